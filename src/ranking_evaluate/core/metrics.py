@@ -1,0 +1,138 @@
+"""The graded metrics of one query at a cutoff, and their mean over queries; every sum runs left to right.
+
+The order of additions is part of the definition: compensated or pairwise summation would change last bits.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import compress
+from operator import truediv
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# The cutoff k never exceeds this, so these hold every rank and its discount.
+MAXIMUM_K: Final = 100
+RANKS: Final = range(1, MAXIMUM_K + 1)
+DISCOUNTS: Final = tuple(math.log2(rank + 1) for rank in RANKS)
+
+
+class Scores(NamedTuple):
+    """The figures of one query; None where the denominator is zero."""
+
+    precision: float
+    recall: float | None
+    reciprocal_rank: float | None
+    average_precision: float | None
+    ndcg: float | None
+    dcg: float
+    ideal_dcg: float
+    hits: int
+
+
+def score(
+    relevant: Sequence[bool], relevant_count: int, gains: Sequence[float], judged_gains: Iterable[float], k: int
+) -> Scores:
+    """Return every figure of one query.
+
+    Args:
+        relevant: Whether each retrieved document is relevant, by rank, at most `k` of them.
+        relevant_count: Relevant judgments for the query, retrieved or not.
+        gains: The gain of each retrieved document, by rank; 0 where it is unjudged.
+        judged_gains: The gain of every judgment, in any order.
+        k: The cutoff.
+    """
+    hits = relevant.count(True)
+    gained = dcg(gains, k)
+    ideal = ideal_dcg(judged_gains, k)
+    return Scores(
+        precision(hits, k),
+        recall(hits, relevant_count),
+        reciprocal_rank(relevant, relevant_count, k),
+        average_precision(relevant, relevant_count, k),
+        ndcg(gained, ideal),
+        gained,
+        ideal,
+        hits,
+    )
+
+
+def precision(hits: int, k: int) -> float:
+    """Return the share of the `k` ranks that hold a relevant document; a short ranking still divides by `k`."""
+    return hits / k
+
+
+def recall(hits: int, relevant_count: int) -> float | None:
+    """Return the share of the relevant documents that were retrieved within k, or None when nothing is relevant."""
+    return hits / relevant_count if relevant_count else None
+
+
+def reciprocal_rank(relevant: Sequence[bool], relevant_count: int, k: int) -> float | None:
+    """Return 1 / rank of the first relevant document within `k`, or None when nothing is relevant.
+
+    A query whose relevant documents all lie beyond `k` scores 0.0; one without any is undefined.
+
+    Args:
+        relevant: Whether each retrieved document is relevant, by rank.
+        relevant_count: Relevant judgments for the query, retrieved or not.
+        k: The cutoff.
+    """
+    if not relevant_count:
+        return None
+    for rank in compress(RANKS, relevant[:k]):
+        return 1 / rank
+    return 0.0
+
+
+def average_precision(relevant: Sequence[bool], relevant_count: int, k: int) -> float | None:
+    """Return the mean, over all relevant documents, of the precision at each one's rank; None when nothing is relevant.
+
+    A relevant document beyond `k` or not retrieved contributes 0: the denominator is all of them, not those within `k`.
+    """
+    if not relevant_count:
+        return None
+    total = 0.0
+    for hits, rank in enumerate(compress(RANKS, relevant[:k]), 1):
+        total += hits / rank
+    return total / relevant_count
+
+
+def linear_gains(grades: Iterable[float | None]) -> list[float]:
+    """Return each grade as its gain, 0 for an unjudged document (None)."""
+    return [grade or 0.0 for grade in grades]
+
+
+def exponential_gains(grades: Iterable[float | None]) -> list[float]:
+    """Return 2 to the power of each grade, less 1, in binary64; 0 for an unjudged document (None)."""
+    return [2.0**grade - 1.0 if grade else 0.0 for grade in grades]
+
+
+def dcg(gains: Sequence[float], k: int) -> float:
+    """Return the sum over ranks 1 to `k` of gain / log2(rank + 1)."""
+    total = 0.0
+    for discounted in map(truediv, gains[:k], DISCOUNTS):
+        total += discounted
+    return total
+
+
+def ideal_dcg(judged_gains: Iterable[float], k: int) -> float:
+    """Return the DCG of all judgments by falling gain, cut at `k`, however few documents were retrieved."""
+    return dcg(sorted(judged_gains, reverse=True), k)
+
+
+def ndcg(gained: float, ideal: float) -> float | None:
+    """Return DCG / ideal DCG, not clamped, or None when no judgment has a gain."""
+    return gained / ideal if ideal else None
+
+
+def mean(values: Iterable[float | None]) -> tuple[float | None, int]:
+    """Return the mean of the values that are defined, None when none is, and how many are."""
+    total = 0.0
+    count = 0
+    for value in values:
+        if value is not None:
+            total += value
+            count += 1
+    return (total / count if count else None), count

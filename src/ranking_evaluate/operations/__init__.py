@@ -1,0 +1,1 @@
+"""The operations on sale: one file each, listed in the registry."""

@@ -1,0 +1,167 @@
+"""What an operation is, and how a body becomes its result: read, check, fill in defaults, evaluate, hash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from ranking_evaluate.core import canonical, intake
+from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from pydantic_core import ErrorDetails
+
+    from ranking_evaluate.core.canonical import JsonValue
+
+Input = TypeVar("Input")
+
+RESULT_BYTES: Final = 400_000
+MAXIMUM_VIOLATIONS: Final = 20
+
+# The limits of every operation, under their names on the wire.
+GENERAL_LIMITS: Final[Mapping[str, int]] = {
+    "inputBytes": intake.CANONICAL_BYTES,
+    "outputBytes": RESULT_BYTES,
+    "jsonNodes": intake.VALUES,
+    "depth": intake.DEPTH,
+}
+
+# The codes that every operation can answer with.
+GENERAL_ERROR_CODES: Final[tuple[str, ...]] = (
+    ErrorCode.MALFORMED_JSON,
+    ErrorCode.INPUT_LIMIT,
+    ErrorCode.OUTPUT_LIMIT,
+    ErrorCode.COMPLEXITY_LIMIT,
+    ErrorCode.UNSAFE_KEY,
+    ErrorCode.INVALID_NUMBER,
+    ErrorCode.INVALID_UNICODE,
+    ErrorCode.DUPLICATE_FIELD,
+    ErrorCode.INVALID_INPUT,
+)
+
+# pydantic speaks of Python; the caller wrote JSON.
+_IN_WORDS_OF_JSON: Final = {
+    "missing": "This member is required",
+    "extra_forbidden": "No member of this name is accepted here",
+    "dict_type": "This must be an object",
+    "list_type": "This must be an array",
+}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The result of one input as it goes on the wire, with the digests that tie it to that input."""
+
+    input_sha256: str
+    result: bytes
+    result_sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation(Generic[Input]):
+    """One thing that the service evaluates: its schema, its rules and what the reference says about it.
+
+    Args:
+        id: Its name on the wire and in paths.
+        name: Its title.
+        description: What it does, in a few sentences.
+        category: The catalogue's category.
+        input_type: A TypedDict that is strict and forbids unknown members; the published input schema is made from it,
+            and the defaults that its fields declare are filled in before the input is hashed.
+        evaluate: Takes the checked input with defaults and returns the result, members in their declared order and
+            floats through `canonical.number`; raises OperationError for what the schema cannot say.
+        example_input: A complete input that the reference shows together with its result.
+        intents: What a caller who needs this operation would ask for.
+        when_not_to_use: What it does not do.
+        capabilities: What it offers, in a few words each.
+        related: Ids of operations of the same family.
+        limits: Every limit under its name on the wire; start from `GENERAL_LIMITS`.
+        error_codes: The codes that the contract declares; start from `GENERAL_ERROR_CODES`.
+        notes: What else the tool page says, a paragraph each.
+        precheck: Looks at the input object before the schema does, for codes that the schema would hide.
+        contradictions: Yields where members of a valid input do not go together, which the schema cannot say.
+        price_base_units: The price of one successful call, in millionths of the token.
+    """
+
+    id: str
+    name: str
+    description: str
+    category: str
+    input_type: type[Input]
+    evaluate: Callable[[Input], Mapping[str, object]]
+    example_input: Mapping[str, JsonValue]
+    intents: tuple[str, ...]
+    when_not_to_use: tuple[str, ...]
+    capabilities: tuple[str, ...]
+    related: tuple[str, ...]
+    limits: Mapping[str, int]
+    error_codes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    precheck: Callable[[Mapping[str, JsonValue]], None] | None = None
+    contradictions: Callable[[Input], Iterable[Violation]] | None = None
+    price_base_units: int = 10_000
+
+    def run(self, body: bytes) -> Evaluation:
+        """Return the result of a request body; what it refuses, it refuses with OperationError."""
+        accepted = self.accept(intake.read(body))
+        result = canonical.dump(self.evaluate(accepted))
+        if len(result) > RESULT_BYTES:
+            raise OperationError(
+                ErrorCode.OUTPUT_LIMIT,
+                f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
+            )
+        return Evaluation(
+            input_sha256=canonical.sha256(canonical.encode(cast("dict[str, JsonValue]", accepted))),
+            result=result,
+            result_sha256=canonical.sha256(result),
+        )
+
+    def accept(self, value: JsonValue) -> Input:
+        """Return a JSON value that `intake.read` returned as the operation's input, defaults filled in.
+
+        Raises:
+            OperationError: INVALID_INPUT with every broken place, or a code of the precheck.
+        """
+        if self.precheck is not None and isinstance(value, dict):
+            self.precheck(value)
+        try:
+            # A check only: pydantic's copy would turn the integer grades into floats.
+            self.adapter.validate_python(value)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_context=False, include_input=False)
+            raise _invalid_input([_violation(detail) for detail in details]) from None
+        accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
+        if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
+            raise _invalid_input(violations)
+        return accepted
+
+    @cached_property
+    def adapter(self) -> TypeAdapter[Input]:
+        """The checker of inputs, and the source of the published input schema."""
+        return TypeAdapter(self.input_type)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, JsonValue]:
+        """The values of absent members of the input, as the schema publishes them."""
+        properties: dict[str, dict[str, Any]] = self.adapter.json_schema()["properties"]
+        return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def _invalid_input(violations: Sequence[Violation]) -> OperationError:
+    places = "1 place" if len(violations) == 1 else f"{len(violations):,} places"
+    return OperationError(
+        ErrorCode.INVALID_INPUT,
+        f"The input breaks its schema in {places}. {violations[0].detail}",
+        violations[0].pointer,
+        tuple(violations[:MAXIMUM_VIOLATIONS]),
+    )
+
+
+def _violation(error: ErrorDetails) -> Violation:
+    # Messages name what the schema wants and never what was sent (a tagged union's would: none is used here).
+    return Violation(intake.json_pointer(error["loc"]), f"{_IN_WORDS_OF_JSON.get(error['type'], error['msg'])}.")

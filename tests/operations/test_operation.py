@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import ranking_evaluate
+from ranking_evaluate.contract.answer import answer
+from ranking_evaluate.core.canonical import JsonValue
+from ranking_evaluate.core.errors import ErrorCode, OperationError
+from ranking_evaluate.operations import registry
+from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS
+from ranking_evaluate.operations.ranking_evaluate import OPERATION
+
+BODY = b'{"queries":[{"id":"q","retrieved":["a"],"judgments":[{"id":"a","grade":1}]}]}'
+
+
+def _refusal(value: Any) -> OperationError:
+    with pytest.raises(OperationError) as refused:
+        OPERATION.run(json.dumps(value).encode())
+    return refused.value
+
+
+@pytest.mark.parametrize("root", [[], None, 0, "x", True])
+def test_a_root_that_is_no_object_is_refused_as_a_whole(root: Any) -> None:
+    refused = _refusal(root)
+    assert (refused.code, refused.pointer) == (ErrorCode.INVALID_INPUT, "")
+    assert refused.violations == (("", "This must be an object."),)
+
+
+def test_every_broken_place_is_named_by_its_pointer() -> None:
+    refused = _refusal({"queries": [{"id": "", "retrieved": {}, "judgments": [{"grade": True, "a/b": 1}]}], "k": "1"})
+    assert refused.code == ErrorCode.INVALID_INPUT
+    assert [violation.pointer for violation in refused.violations] == [
+        "/queries/0/id",
+        "/queries/0/retrieved",
+        "/queries/0/judgments/0/id",
+        "/queries/0/judgments/0/grade",
+        "/queries/0/judgments/0/a~1b",
+        "/k",
+    ]
+    assert refused.pointer == refused.violations[0].pointer
+    assert "6 places" in refused.detail
+
+
+def test_at_most_20_broken_places_are_listed() -> None:
+    refused = _refusal({"queries": [{"id": "q", "retrieved": [0] * 50, "judgments": []}]})
+    assert len(refused.violations) == MAXIMUM_VIOLATIONS
+    assert "50 places" in refused.detail
+
+
+def test_a_schema_refusal_never_quotes_a_value() -> None:
+    refused = _refusal({"queries": "SECRET", "k": "SECRET", "gain": "SECRET", "relevantAtLeast": 987_654})
+    assert len(refused.violations) == 4
+    for violation in refused.violations:
+        assert "SECRET" not in violation.detail
+        assert "987" not in violation.detail
+
+
+def test_a_result_above_the_limit_is_refused() -> None:
+    with pytest.raises(OperationError) as refused:
+        replace(OPERATION, evaluate=lambda _: {"text": "x" * 400_000}).run(BODY)
+    assert refused.value.code == ErrorCode.OUTPUT_LIMIT
+    exact = replace(OPERATION, evaluate=lambda _: {"text": "x" * (400_000 - len('{"text":""}'))}).run(BODY)
+    assert len(exact.result) == 400_000
+
+
+def test_a_precheck_speaks_before_the_schema_but_only_about_an_object() -> None:
+    def refuse(_: Mapping[str, JsonValue]) -> None:
+        raise OperationError(ErrorCode.DUPLICATE_ID, "Checked first.")
+
+    checked = replace(OPERATION, precheck=refuse)
+    with pytest.raises(OperationError, match="Checked first"):
+        checked.run(b"{}")
+    with pytest.raises(OperationError, match="INVALID_INPUT"):
+        checked.run(b"[]")
+
+
+def test_the_answer_states_the_digests_that_it_returns() -> None:
+    answered = answer(OPERATION, BODY)
+    envelope = json.loads(answered.body)
+    assert list(envelope) == ["operation", "version", "result", "provenance"]
+    assert envelope["version"] == ranking_evaluate.__version__
+    assert envelope["provenance"]["inputSha256"] == answered.input_sha256
+    assert envelope["provenance"]["outputSha256"] == answered.output_sha256
+
+
+def test_evaluate_gives_the_answers_bytes() -> None:
+    assert ranking_evaluate.evaluate("ranking-evaluate", BODY) == answer(OPERATION, BODY).body
+
+
+def test_an_unknown_operation_is_told_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="there are: ranking-evaluate"):
+        ranking_evaluate.evaluate("rank", BODY)
+
+
+def test_every_operation_is_found_by_its_id_and_answers_its_own_example() -> None:
+    assert len({operation.id for operation in registry.OPERATIONS}) == len(registry.OPERATIONS)
+    for operation in registry.OPERATIONS:
+        assert registry.find(operation.id) is operation
+        assert operation.run(json.dumps(operation.example_input).encode()).result
