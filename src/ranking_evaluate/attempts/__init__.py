@@ -1,0 +1,1 @@
+"""What is remembered of a purchase: attempts, their states, the decision table and the stores."""

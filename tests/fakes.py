@@ -1,0 +1,173 @@
+"""Stand-ins for what a test must hold in its own hands: time, and the other side of a payment."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.payments.protocol import (
+    Challenge,
+    Credential,
+    Evidence,
+    Offer,
+    PaymentFacts,
+    PaymentHeaders,
+    Readiness,
+    Settlement,
+    Terms,
+    Unknown,
+    Unreadable,
+    Verification,
+    Verified,
+)
+
+
+class FixedClock:
+    """Seconds since the epoch that pass only when told to; call it, as a store does, or ask `now()`."""
+
+    def __init__(self, start: float = 1_800_000_000.0) -> None:
+        self._now = start
+
+    def now(self) -> float:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        self._now += seconds
+
+    __call__ = now
+
+
+VALID_SECONDS: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A credential that a client signed: `proof` is what moves the money, `dressing` changes its digest alone."""
+
+    key: str
+    proof: str
+    valid_before: float
+    dressing: int = 0
+
+    def header(self) -> dict[str, str]:
+        members = {"key": self.key, "proof": self.proof, "validBefore": self.valid_before, "dressing": self.dressing}
+        return {"x-scripted-payment": json.dumps(members)}
+
+    @property
+    def digest_of_proof(self) -> bytes:
+        return hashlib.sha256(self.proof.encode()).digest()
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The chain of the scripted protocol: the key under which each proof moved its money, and the settle calls."""
+
+    moved: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, int] = field(default_factory=dict)
+
+    def move(self, proof: str, key: str) -> bool:
+        """Move the money of a proof; like a chain, only once."""
+        if proof in self.moved:
+            return False
+        self.moved[proof] = key
+        return True
+
+
+Verifier = Callable[[Signed], Verification]
+Settler = Callable[[Signed, Offer], "asyncio.Future[Settlement] | Settlement"]
+
+
+class ScriptedProtocol:
+    """A payment protocol whose other side does what the test says.
+
+    `verifier` and `settler` answer at once, or with a future that the test resolves later.
+    """
+
+    name = "scripted"
+    headers = PaymentHeaders("x-scripted-payment", "x-scripted-challenge", "x-scripted-receipt")
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self.ledger = ledger or Ledger()
+        self.verifier: Callable[[Signed], Verification | asyncio.Future[Verification]] = lambda signed: Verified()
+        self.settler: Settler | None = None
+        self.before_settle: Callable[[Signed], None] = lambda signed: None
+        self.readiness = Readiness(True)
+        self.challenges = 0
+
+    async def start(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+    def terms(self) -> Terms:
+        return Terms("scripted:1", "token", "payee", True)
+
+    def ready(self) -> Readiness:
+        return self.readiness
+
+    async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
+        self.challenges += 1
+        return Challenge({self.headers.challenge: offer.key}, {"reason": reason})
+
+    def carries_credential(self, headers: Mapping[str, str]) -> bool:
+        return self.headers.credential in headers
+
+    def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
+        text = headers.get(self.headers.credential)
+        if text is None:
+            return None
+        try:
+            members = json.loads(text)
+            signed = Signed(members["key"], members["proof"], members["validBefore"], members["dressing"])
+        except (ValueError, KeyError):
+            return Unreadable("not a scripted credential")
+        if signed.key != offer.key:
+            raise RequestMalformed("PAYMENT_IDENTIFIER_MISMATCH", "The credential names another key.")
+        return Credential(
+            digest=hashlib.sha256(text.encode()).hexdigest(),
+            proofs=(signed.digest_of_proof,),
+            facts=PaymentFacts(
+                network="scripted:1",
+                asset="token",
+                amount=offer.amount,
+                pay_to="payee",
+                payer="payer",
+                payment_id=signed.proof,
+                valid_before=int(signed.valid_before),
+            ),
+            content=signed,
+        )
+
+    def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
+        return "expired" if signed_in(credential).valid_before <= now + 10 else None
+
+    async def verify(self, credential: Credential, offer: Offer) -> Verification:
+        said = self.verifier(signed_in(credential))
+        return await said if isinstance(said, asyncio.Future) else said
+
+    async def settle(self, credential: Credential, offer: Offer) -> Settlement:
+        signed = signed_in(credential)
+        self.before_settle(signed)
+        self.ledger.calls[signed.proof] = self.ledger.calls.get(signed.proof, 0) + 1
+        if self.settler is None:
+            raise RuntimeError("the test gave no settler")
+        said = self.settler(signed, offer)
+        return await said if isinstance(said, asyncio.Future) else said
+
+    async def inspect(self, facts: PaymentFacts) -> Evidence:
+        return Unknown("the test knows")
+
+    async def reconciled_receipt(self, facts: PaymentFacts, transaction: str) -> str:
+        return f"reconciled {transaction}"
+
+
+def signed_in(credential: Credential) -> Signed:
+    """Return what the client signed."""
+    assert isinstance(credential.content, Signed)
+    return credential.content
