@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.oracles.answer_keys import CONTRACT
 
 from ranking_evaluate.core import canonical
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.operations.ranking_evaluate import OPERATION
+from tests.oracles.answer_keys import CONTRACT
 
 
 def _query(query_id: str, retrieved: list[str], grades: dict[str, float]) -> dict[str, Any]:

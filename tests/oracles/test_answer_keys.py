@@ -5,9 +5,9 @@ import json
 from typing import Any
 
 import pytest
-from tests.oracles.answer_keys import BODIES, CONTRACT, METRICS
 
 from ranking_evaluate import OperationError, evaluate
+from tests.oracles.answer_keys import BODIES, CONTRACT, METRICS
 
 
 def _named(rows: list[dict[str, Any]]) -> list[Any]:

@@ -6,12 +6,16 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import orjson
+from pydantic import TypeAdapter, ValidationError
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core import canonical
 from ranking_evaluate.core.intake import json_pointer
 from ranking_evaluate.operations import registry
+from ranking_evaluate.operations.operation import Operation
 
 _SHOWN_LENGTH: Final = 100
 
@@ -49,15 +53,7 @@ def verify(response: bytes, body: bytes) -> Verification:
         OperationError: The operation refuses the input, so there is nothing to compare with.
     """
     text, given = _read(response)
-    operation_id = given.get("operation")
-    if type(operation_id) is not str or "result" not in given:
-        hint = ", but a problem: the input was refused" if "code" in given and "status" in given else ""
-        raise Unusable(f"This is not a response{hint}.")
-    try:
-        operation = registry.find(operation_id)
-    except ValueError:
-        known = ", ".join(one.id for one in registry.OPERATIONS)
-        raise Unusable(f"The response names an operation that is not known here; there are: {known}.") from None
+    operation = _operation(given)
 
     own = answer(operation, body)
     own_text, expected = _read(own.body)
@@ -71,6 +67,63 @@ def verify(response: bytes, body: bytes) -> Verification:
         output_sha256=own.output_sha256,
         differences=tuple(differences),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A response without its input: what it says, the digests that it states, and the one that its result has."""
+
+    operation: Operation[Any]
+    version: str
+    result: Any
+    input_sha256: str
+    output_sha256: str
+    actual_output_sha256: str
+
+
+def read_sealed(response: bytes) -> Sealed:
+    """Return a response whose result has the members that its operation answers with; its figures may be anybody's.
+
+    Raises:
+        Unusable: This is not a response, or its operation is not known here.
+    """
+    text, given = _read(response)
+    operation = _operation(given)
+    raw = _raw_member(text, "result").encode()
+    version, provenance = given.get("version"), given.get("provenance")
+    digests = provenance if isinstance(provenance, dict) else {}
+    stated = [digests.get(name) for name in ("inputSha256", "outputSha256")]
+    try:
+        result = orjson.loads(raw)
+        TypeAdapter(operation.result_type).validate_python(result, strict=True)
+    except (orjson.JSONDecodeError, ValidationError):
+        raise Unusable(f"This is not a response: its result is none that {operation.id} can have.") from None
+    if not isinstance(version, str) or isinstance(version, _Number) or not all(map(_is_digest, stated)):
+        raise Unusable("This is not a response: it does not state its release and both digests.")
+    return Sealed(
+        operation=operation,
+        version=version,
+        result=result,
+        input_sha256=str(stated[0]),
+        output_sha256=str(stated[1]),
+        actual_output_sha256=canonical.sha256(raw),
+    )
+
+
+def _operation(given: dict[str, _Value]) -> Operation[Any]:
+    operation_id = given.get("operation")
+    if type(operation_id) is not str or "result" not in given:
+        hint = ", but a problem: the input was refused" if "code" in given and "status" in given else ""
+        raise Unusable(f"This is not a response{hint}.")
+    try:
+        return registry.find(operation_id)
+    except ValueError:
+        known = ", ".join(one.id for one in registry.OPERATIONS)
+        raise Unusable(f"The response names an operation that is not known here; there are: {known}.") from None
+
+
+def _is_digest(value: _Value) -> bool:
+    return type(value) is str and re.fullmatch("[0-9a-f]{64}", value) is not None
 
 
 # Reading: a number keeps its spelling, and a repeated member is an error.

@@ -62,7 +62,8 @@ class Evaluation:
     result_sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
+# Compared by identity, so that what is made of an operation can be kept by it.
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Operation(Generic[Input]):
     """One thing that the service evaluates: its schema, its rules and what the reference says about it.
 
@@ -75,6 +76,7 @@ class Operation(Generic[Input]):
             and the defaults that its fields declare are filled in before the input is hashed.
         evaluate: Takes the checked input with defaults and returns the result, members in their declared order and
             floats through `canonical.number`; raises OperationError for what the schema cannot say.
+        result_type: A TypedDict of what `evaluate` returns; the published result schema is made from it.
         example_input: A complete input that the reference shows together with its result.
         intents: What a caller who needs this operation would ask for.
         when_not_to_use: What it does not do.
@@ -94,6 +96,7 @@ class Operation(Generic[Input]):
     category: str
     input_type: type[Input]
     evaluate: Callable[[Input], Mapping[str, object]]
+    result_type: type[object]
     example_input: Mapping[str, JsonValue]
     intents: tuple[str, ...]
     when_not_to_use: tuple[str, ...]
@@ -116,7 +119,7 @@ class Operation(Generic[Input]):
                 f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
             )
         return Evaluation(
-            input_sha256=canonical.sha256(canonical.encode(cast("dict[str, JsonValue]", accepted))),
+            input_sha256=_digest(accepted),
             result=result,
             result_sha256=canonical.sha256(result),
         )
@@ -129,16 +132,15 @@ class Operation(Generic[Input]):
         """
         if self.precheck is not None and isinstance(value, dict):
             self.precheck(value)
-        try:
-            # A check only: pydantic's copy would turn the integer grades into floats.
-            self.adapter.validate_python(value)
-        except ValidationError as error:
-            details = error.errors(include_url=False, include_context=False, include_input=False)
-            raise _invalid_input([_violation(detail) for detail in details]) from None
+        check(self.adapter, value)
         accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
             raise _invalid_input(violations)
         return accepted
+
+    def input_sha256(self, value: JsonValue) -> str:
+        """Return the digest of a JSON value that `accept` would return as an input; that it is one is checked."""
+        return _digest(self.accept(value))
 
     @cached_property
     def adapter(self) -> TypeAdapter[Input]:
@@ -150,6 +152,20 @@ class Operation(Generic[Input]):
         """The values of absent members of the input, as the schema publishes them."""
         properties: dict[str, dict[str, Any]] = self.adapter.json_schema()["properties"]
         return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def _digest(accepted: object) -> str:
+    return canonical.sha256(canonical.encode(cast("dict[str, JsonValue]", accepted)))
+
+
+def check(adapter: TypeAdapter[Any], value: JsonValue) -> None:
+    """Raise INVALID_INPUT with every place where a JSON value breaks its schema."""
+    try:
+        # A check only: pydantic's copy would turn the integer grades into floats.
+        adapter.validate_python(value)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+        raise _invalid_input([_violation(detail) for detail in details]) from None
 
 
 def _invalid_input(violations: Sequence[Violation]) -> OperationError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Annotated, Final, Literal
 
@@ -10,23 +9,24 @@ from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics
-from ranking_evaluate.core.canonical import Number, number
+from ranking_evaluate.core.canonical import number
 from ranking_evaluate.core.duplicates import refuse_duplicate
-from ranking_evaluate.core.errors import ErrorCode, OperationError
-from ranking_evaluate.operations.fields import STRICT, Id
+from ranking_evaluate.core.rankings import Scored, averages, conventions, optional, score
+from ranking_evaluate.operations.fields import (
+    JUDGMENTS,
+    QUERIES,
+    RETRIEVED,
+    STRICT,
+    GainFunction,
+    Id,
+    Judgments,
+    K,
+    Ranking,
+    RelevantAtLeast,
+    Unjudged,
+)
 from ranking_evaluate.operations.operation import GENERAL_LIMITS, Operation
-
-QUERIES: Final = 50
-RETRIEVED: Final = 100
-JUDGMENTS: Final = 100
-
-
-@with_config(STRICT)
-class Judgment(TypedDict):
-    """How relevant one document is to the query."""
-
-    id: Id
-    grade: Annotated[float, Field(ge=0, le=10)]
+from ranking_evaluate.operations.results import CLOSED, Averages, Count, DefinedQueryCounts
 
 
 @with_config(STRICT)
@@ -34,8 +34,8 @@ class Query(TypedDict):
     """One query's ranking, best first, and its judgments in any order."""
 
     id: Id
-    retrieved: Annotated[list[Id], Field(max_length=RETRIEVED)]
-    judgments: Annotated[list[Judgment], Field(max_length=JUDGMENTS)]
+    retrieved: Ranking
+    judgments: Judgments
 
 
 @with_config(STRICT)
@@ -43,17 +43,54 @@ class Input(TypedDict):
     """What is scored, and by which conventions."""
 
     queries: Annotated[list[Query], Field(min_length=1, max_length=QUERIES)]
-    k: Annotated[int, Field(ge=1, le=metrics.MAXIMUM_K, default=10)]
-    relevantAtLeast: Annotated[float, Field(gt=0, le=10, default=1)]
-    gain: Annotated[Literal["linear", "exponential"], Field(default="linear")]
-    unjudged: Annotated[Literal["error", "nonrelevant"], Field(default="error")]
+    k: K
+    relevantAtLeast: RelevantAtLeast
+    gain: GainFunction
+    unjudged: Unjudged
 
 
-Gains = Callable[[Iterable[float | None]], list[float]]
-GAINS: Final[dict[str, Gains]] = {"linear": metrics.linear_gains, "exponential": metrics.exponential_gains}
+@with_config(CLOSED)
+class Ranked(TypedDict):
+    """One position within k."""
 
-# The averaged metrics: their names on the wire, in order, are those of the first fields of `metrics.Scores`.
-METRICS: Final = ("precisionAtK", "recallAtK", "reciprocalRankAtK", "averagePrecisionAtK", "ndcgAtK")
+    rank: Count
+    id: str
+    grade: float | None
+    relevant: bool
+    judged: bool
+
+
+@with_config(CLOSED)
+class ScoredQuery(TypedDict):
+    """One query's figures with their evidence."""
+
+    precisionAtK: float
+    recallAtK: float | None
+    reciprocalRankAtK: float | None
+    averagePrecisionAtK: float | None
+    ndcgAtK: float | None
+    id: str
+    relevantJudgmentCount: Count
+    retrievedAtKCount: Count
+    hitsAtK: Count
+    unjudgedAtKCount: Count
+    dcgAtK: float
+    idealDcgAtK: float
+    missedRelevantIds: list[str]
+    ranking: list[Ranked]
+
+
+@with_config(CLOSED)
+class Result(TypedDict):
+    """What the evaluation answers."""
+
+    profile: Literal["supplied-ranking-evaluation-v1"]
+    k: Count
+    queryCount: Count
+    queries: list[ScoredQuery]
+    macro: Averages
+    definedQueryCounts: DefinedQueryCounts
+    conventions: list[str]
 
 
 def evaluate(request: Input) -> dict[str, object]:
@@ -64,56 +101,43 @@ def evaluate(request: Input) -> dict[str, object]:
             counted as non-relevant.
     """
     _refuse_duplicates(request["queries"])
-    scored = [_score(request, index) for index in range(len(request["queries"]))]
-    averages = [metrics.mean(scores[position] for scores, _ in scored) for position in range(len(METRICS))]
+    rankings = [_score(request, index) for index in range(len(request["queries"]))]
+    macro, defined_query_counts = averages([ranking.scores for ranking in rankings])
     return {
         "profile": "supplied-ranking-evaluation-v1",
         "k": request["k"],
-        "queryCount": len(scored),
-        "queries": [row for _, row in scored],
-        "macro": {name: _number(average) for name, (average, _) in zip(METRICS, averages, strict=True)},
-        "definedQueryCounts": {name: count for name, (_, count) in zip(METRICS, averages, strict=True)},
-        "conventions": _conventions(request["gain"]),
+        "queryCount": len(rankings),
+        "queries": [_row(query["id"], ranking) for query, ranking in zip(request["queries"], rankings, strict=True)],
+        "macro": macro,
+        "definedQueryCounts": defined_query_counts,
+        "conventions": conventions(request["gain"]),
     }
 
 
-def _score(request: Input, index: int) -> tuple[metrics.Scores, dict[str, object]]:
-    """Return the figures of one query, and its row of the result."""
+def _score(request: Input, index: int) -> Scored:
     query = request["queries"][index]
-    k = request["k"]
-    threshold = request["relevantAtLeast"]
-    to_gains = GAINS[request["gain"]]
-
     grade_by_id = {judgment["id"]: judgment["grade"] for judgment in query["judgments"]}
-    # What stands below rank k is not looked at: no figure depends on it, so it may be unjudged.
-    retrieved = query["retrieved"][:k]
-    grades = [grade_by_id.get(document) for document in retrieved]
-    unjudged_count = grades.count(None)
-    if unjudged_count and request["unjudged"] == "error":
-        raise OperationError(
-            ErrorCode.UNJUDGED_DOCUMENT,
-            'A document within the top k has no judgment; supply one, or send "unjudged": "nonrelevant".',
-            f"/queries/{index}/retrieved/{grades.index(None)}",
-        )
+    return score(request, query["retrieved"], grade_by_id, f"/queries/{index}/retrieved")
 
-    relevant = [grade is not None and grade >= threshold for grade in grades]
-    relevant_ids = [document for document, grade in grade_by_id.items() if grade >= threshold]
-    scores = metrics.score(relevant, len(relevant_ids), to_gains(grades), to_gains(grade_by_id.values()), k)
-    found = set(retrieved)
-    row: dict[str, object] = {
+
+def _row(query_id: str, ranking: Scored) -> dict[str, object]:
+    """Return the figures of one query and their evidence."""
+    scores = ranking.scores
+    found = set(ranking.ids)
+    return {
         "precisionAtK": number(scores.precision),
-        "recallAtK": _number(scores.recall),
-        "reciprocalRankAtK": _number(scores.reciprocal_rank),
-        "averagePrecisionAtK": _number(scores.average_precision),
-        "ndcgAtK": _number(scores.ndcg),
-        "id": query["id"],
-        "relevantJudgmentCount": len(relevant_ids),
-        "retrievedAtKCount": len(retrieved),
+        "recallAtK": optional(scores.recall),
+        "reciprocalRankAtK": optional(scores.reciprocal_rank),
+        "averagePrecisionAtK": optional(scores.average_precision),
+        "ndcgAtK": optional(scores.ndcg),
+        "id": query_id,
+        "relevantJudgmentCount": len(ranking.relevant_ids),
+        "retrievedAtKCount": len(ranking.ids),
         "hitsAtK": scores.hits,
-        "unjudgedAtKCount": unjudged_count,
+        "unjudgedAtKCount": ranking.unjudged_count,
         "dcgAtK": number(scores.dcg),
         "idealDcgAtK": number(scores.ideal_dcg),
-        "missedRelevantIds": [document for document in relevant_ids if document not in found],
+        "missedRelevantIds": [document for document in ranking.relevant_ids if document not in found],
         "ranking": [
             {
                 "rank": rank,
@@ -123,35 +147,11 @@ def _score(request: Input, index: int) -> tuple[metrics.Scores, dict[str, object
                 "relevant": is_relevant,
                 "judged": grade is not None,
             }
-            for rank, document, grade, is_relevant in zip(count(1), retrieved, grades, relevant, strict=False)
+            for rank, document, grade, is_relevant in zip(
+                count(1), ranking.ids, ranking.grades, ranking.relevant, strict=False
+            )
         ],
     }
-    return scores, row
-
-
-def _conventions(gain: str) -> tuple[str, ...]:
-    return (
-        (
-            "Precision denominator is k even when fewer results are supplied. Recall and truncated AP denominators use "
-            "all supplied relevant judgments; reciprocal rank is truncated at k."
-        ),
-        (
-            f"DCG uses {gain} gain and log2(rank + 1) discount. Ideal DCG uses all supplied judgments sorted by grade, "
-            "truncated at k."
-        ),
-        (
-            "No-relevant-judgment recall, reciprocal rank and AP are null; zero-ideal-gain NDCG is null. Macro "
-            "averages exclude nulls and report denominators."
-        ),
-        (
-            "Evaluation uses supplied judgments only. It does not retrieve documents, judge semantic relevance, or "
-            "establish complete relevance coverage."
-        ),
-    )
-
-
-def _number(value: float | None) -> Number | None:
-    return None if value is None else number(value)
 
 
 def _refuse_duplicates(queries: list[Query]) -> None:
@@ -179,6 +179,7 @@ OPERATION: Final = Operation(
     category="data-assurance",
     input_type=Input,
     evaluate=evaluate,
+    result_type=Result,
     example_input={
         "queries": [
             {

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ranking_evaluate.operations import ranking_evaluate
+from ranking_evaluate.operations import (
+    first_usable_rank,
+    lexical_retrieval,
+    ranking_compare,
+    ranking_evaluate,
+    retrieval_measure,
+)
 from ranking_evaluate.operations.operation import Operation
 
-OPERATIONS: Final[tuple[Operation[Any], ...]] = (ranking_evaluate.OPERATION,)
+OPERATIONS: Final[tuple[Operation[Any], ...]] = (
+    ranking_evaluate.OPERATION,
+    retrieval_measure.OPERATION,
+    lexical_retrieval.OPERATION,
+    first_usable_rank.OPERATION,
+    ranking_compare.OPERATION,
+)
 
 
 def find(operation_id: str) -> Operation[Any]:
