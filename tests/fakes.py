@@ -11,6 +11,7 @@ from typing import Final
 
 from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.payments.protocol import (
+    Announcement,
     Challenge,
     Credential,
     Evidence,
@@ -108,6 +109,10 @@ class ScriptedProtocol:
     def terms(self) -> Terms:
         return Terms("scripted:1", "token", "payee", True)
 
+    def announce(self, amount: int) -> Announcement:
+        terms = {"amount": str(amount), "asset": "token"}
+        return Announcement(accepts=(terms,), offer={"amount": str(amount)}, protocol={self.name: {}})
+
     def ready(self) -> Readiness:
         return self.readiness
 
@@ -130,7 +135,7 @@ class ScriptedProtocol:
         if signed.key != offer.key:
             raise RequestMalformed("PAYMENT_IDENTIFIER_MISMATCH", "The credential names another key.")
         return Credential(
-            digest=hashlib.sha256(text.encode()).hexdigest(),
+            digest=digest_of(signed),
             proofs=(signed.digest_of_proof,),
             facts=PaymentFacts(
                 network="scripted:1",
@@ -163,7 +168,7 @@ class ScriptedProtocol:
     async def inspect(self, facts: PaymentFacts) -> Evidence:
         return Unknown("the test knows")
 
-    async def reconciled_receipt(self, facts: PaymentFacts, transaction: str) -> str:
+    async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         return f"reconciled {transaction}"
 
 
@@ -171,3 +176,8 @@ def signed_in(credential: Credential) -> Signed:
     """Return what the client signed."""
     assert isinstance(credential.content, Signed)
     return credential.content
+
+
+def digest_of(signed: Signed) -> str:
+    """Return the credential digest under which the scripted protocol presents what a client signed."""
+    return hashlib.sha256(signed.header()["x-scripted-payment"].encode()).hexdigest()

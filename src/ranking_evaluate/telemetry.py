@@ -1,33 +1,69 @@
-"""What an operator sees: structured log lines with a request id; never a body, an id, a credential or a whole key."""
+"""What an operator sees: structured log lines with a request id, and counters; never a body, an id or a credential."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Final
 
+import orjson
 import structlog
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
+
+from ranking_evaluate.release import VERSION
+
+LOOPBACK: Final = "127.0.0.1"
 
 _LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 KEY_PREFIX: Final = 8
 """How many characters of an Idempotency-Key a log line shows."""
 
+# Log lines.
+
 
 def configure_logs(level: str) -> None:
-    """Write JSON lines to standard error from `level` upwards."""
+    """Write JSON lines to standard error from `level` upwards; what libraries warn of comes out in the same form."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            structlog.processors.JSONRenderer(_json),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    root = logging.getLogger()
+    if not any(isinstance(handler, _Libraries) for handler in root.handlers):
+        root.addHandler(_Libraries(logging.WARNING))
+
+
+def _json(line: object, **_: object) -> str:
+    return orjson.dumps(line, default=str).decode()
+
+
+class _Libraries(logging.Handler):
+    """Writes what a library logs as a line of ours, without its arguments and error texts: they may quote anything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        text = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        logger().log(record.levelno, "library", library=record.name, text=text.strip(), error=error)
 
 
 def logger() -> structlog.typing.FilteringBoundLogger:
@@ -39,3 +75,130 @@ def logger() -> structlog.typing.FilteringBoundLogger:
 def key_prefix(key: str) -> str:
     """Return the part of an Idempotency-Key that a log line may show."""
     return key[:KEY_PREFIX]
+
+
+# Counters. Operators scrape them; docs/operate.md names the alarms on them.
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # The library left it so.
+
+REGISTRY: Final = CollectorRegistry()
+
+_RELEASE: Final = Gauge("ranking_evaluate_release", "The running release, always 1.", ["release"], registry=REGISTRY)
+_RELEASE.labels(VERSION).set(1)
+
+_REQUESTS: Final = Counter(
+    "ranking_evaluate_requests",
+    "Answered requests; code is empty on success, rail and operation are off the paid routes.",
+    ["operation", "rail", "status", "code"],
+    registry=REGISTRY,
+)
+_REQUEST_SECONDS: Final = Histogram(
+    "ranking_evaluate_request_seconds",
+    "Seconds from a request's head to the end of its answer.",
+    ["operation", "rail"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+    registry=REGISTRY,
+)
+IN_FLIGHT: Final = Gauge("ranking_evaluate_in_flight", "Requests being served.", registry=REGISTRY)
+CUT_OFF: Final = Counter(
+    "ranking_evaluate_cut_off", "Connections that were cut off, and why.", ["reason"], registry=REGISTRY
+)
+_SETTLEMENTS: Final = Counter(
+    "ranking_evaluate_settlements", "Settle calls by what they came to.", ["rail", "outcome"], registry=REGISTRY
+)
+_SETTLE_SECONDS: Final = Histogram(
+    "ranking_evaluate_settle_seconds",
+    "Seconds of a settle call.",
+    ["rail"],
+    buckets=(0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 90, 120),
+    registry=REGISTRY,
+)
+ALARMS: Final = Counter(
+    "ranking_evaluate_alarms",
+    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs.",
+    ["what"],
+    registry=REGISTRY,
+)
+UNCERTAIN: Final = Gauge("ranking_evaluate_uncertain_attempts", "Attempts that an operator decides.", registry=REGISTRY)
+UNCERTAIN_AGE: Final = Gauge(
+    "ranking_evaluate_uncertain_oldest_seconds", "Age of the oldest of them, 0 without any.", registry=REGISTRY
+)
+_STORE_SECONDS: Final = Histogram(
+    "ranking_evaluate_store_seconds",
+    "Seconds of a call to the store, its commit included.",
+    ["call"],
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
+    registry=REGISTRY,
+)
+STORE_FAILURES: Final = Counter(
+    "ranking_evaluate_store_failures", "Calls that the store could not serve.", ["call"], registry=REGISTRY
+)
+RATE_STORAGE_FAILURES: Final = Counter(
+    "ranking_evaluate_rate_storage_failures",
+    "Times that the shared rate storage failed, after which each replica counted alone for a while.",
+    registry=REGISTRY,
+)
+
+
+@dataclass(slots=True)
+class Request:
+    """What is told of one request: a route of ours, never what the caller wrote."""
+
+    request_id: str
+    method: str = "-"
+    route: str | None = None
+    rail: str = ""
+    operation: str = ""
+    status: int = 0
+    code: str = ""
+    key_prefix: str | None = None
+    started: float = field(default_factory=perf_counter)
+
+
+def log_request(request: Request) -> None:
+    """Count an answered request, and write its one line."""
+    seconds = perf_counter() - request.started
+    _REQUESTS.labels(request.operation, request.rail, str(request.status), request.code).inc()
+    _REQUEST_SECONDS.labels(request.operation, request.rail).observe(seconds)
+    told = {
+        "request_id": request.request_id,
+        "method": request.method,
+        "route": request.route,
+        "status": request.status,
+        "code": request.code or None,
+        "operation": request.operation or None,
+        "rail": request.rail or None,
+        "duration_ms": round(seconds * 1000, 1),
+        "key_prefix": request.key_prefix,
+    }
+    logger().info("request", **{name: value for name, value in told.items() if value is not None})
+
+
+def count_settlement(rail: str, outcome: str, seconds: float) -> None:
+    """Count one settle call."""
+    _SETTLEMENTS.labels(rail, outcome).inc()
+    _SETTLE_SECONDS.labels(rail).observe(seconds)
+
+
+def alarm(what: str, text: str, **facts: str | None) -> None:
+    """Write an error line that an operator must see, and count it."""
+    ALARMS.labels(what).inc()
+    logger().error(text, alarm=what, **facts)
+
+
+@contextmanager
+def store_call(call: str) -> Iterator[None]:
+    """Time one call of the store."""
+    started = perf_counter()
+    try:
+        yield
+    except BaseException:
+        STORE_FAILURES.labels(call).inc()
+        raise
+    finally:
+        _STORE_SECONDS.labels(call).observe(perf_counter() - started)
+
+
+def serve_metrics(port: int) -> None:
+    """Serve the counters on a port of the loopback interface, in a thread; raises OSError when it is taken."""
+    start_http_server(port, LOOPBACK, REGISTRY)

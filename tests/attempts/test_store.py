@@ -26,6 +26,7 @@ from ranking_evaluate.attempts.attempt import (
     Withdraw,
 )
 from ranking_evaluate.attempts.decide import Cause, Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from tests.attempts.samples import (
@@ -45,6 +46,7 @@ from tests.attempts.samples import (
     tried,
 )
 from tests.fakes import FixedClock
+from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.anyio
 
@@ -54,11 +56,19 @@ OpenStore = Callable[[], Awaitable[AttemptStore]]
 LOST_AND_GONE = Step(None, owned=False)
 
 
-def in_sqlite(folder: Path, clock: FixedClock) -> AttemptStore:
-    return SqliteStore(folder / "attempts.db", clock)
+def in_sqlite(request: pytest.FixtureRequest, clock: FixedClock) -> Callable[[], AttemptStore]:
+    folder: Path = request.getfixturevalue("tmp_path")
+    return lambda: SqliteStore(folder / "attempts.db", clock)
 
 
-STORES = [pytest.param(in_sqlite, id="sqlite")]
+def in_postgres(request: pytest.FixtureRequest, clock: FixedClock) -> Callable[[], AttemptStore]:
+    server: PostgresServer = request.getfixturevalue("postgres_server")
+    url = server.new_database()
+    request.addfinalizer(lambda: server.give_back(url))
+    return lambda: PostgresStore(url, lambda database: clock.now())
+
+
+STORES = [pytest.param(in_sqlite, id="sqlite"), pytest.param(in_postgres, id="postgres")]
 
 
 @pytest.fixture
@@ -67,11 +77,12 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture(params=STORES)
-async def another(request: pytest.FixtureRequest, tmp_path: Path, clock: FixedClock) -> AsyncIterator[OpenStore]:
+async def another(request: pytest.FixtureRequest, clock: FixedClock) -> AsyncIterator[OpenStore]:
     opened: list[AttemptStore] = []
+    make: Callable[[], AttemptStore] = request.param(request, clock)
 
     async def open_one() -> AttemptStore:
-        store: AttemptStore = request.param(tmp_path, clock)
+        store = make()
         await store.open()
         opened.append(store)
         return store
@@ -541,18 +552,20 @@ async def test_more_purchases_at_once_than_a_batch_holds_all_settle(store: Attem
     assert len(await store.recent(State.SETTLED, 1000)) == 600
 
 
-async def test_a_caller_that_goes_away_changes_nothing_for_the_others(store: AttemptStore) -> None:
+async def test_a_caller_that_goes_away_changes_nothing_for_the_others(store: AttemptStore, another: OpenStore) -> None:
     row = await settling(store, draft())
     leaving = asyncio.create_task(store.move(row.claim, Settle("receipt", TX)))
     await asyncio.sleep(0)
     staying = asyncio.create_task(store.find(row.claim))
     await asyncio.sleep(0)
     leaving.cancel()
-    found = await staying
-    assert found is not None
-    assert found.state is State.SETTLED
+    assert await staying is not None
     with pytest.raises(asyncio.CancelledError):
         await leaving
+    await store.close()
+    found = await (await another()).find(row.claim)
+    assert found is not None
+    assert found.state is State.SETTLED
 
 
 async def test_a_row_that_would_be_too_large_is_refused_alone(store: AttemptStore) -> None:

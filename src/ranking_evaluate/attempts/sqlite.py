@@ -13,7 +13,17 @@ from typing import Final, NamedTuple
 
 from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Event, State, Step
 from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
-from ranking_evaluate.attempts.rows import COLUMNS, MOVED, from_row, names, to_row
+from ranking_evaluate.attempts.rows import (
+    COLUMNS,
+    LAPSED_KEPT,
+    MOVED,
+    Kept,
+    from_row,
+    names,
+    seen_as,
+    snapshot_of,
+    to_row,
+)
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.writer import Writer
 
@@ -24,9 +34,6 @@ APPLICATION_ID: Final = 0x52414E4B
 
 BUSY_TIMEOUT: Final = 10.0
 """Seconds to wait for another process's transaction; one of ours takes milliseconds."""
-
-LAPSED_KEPT: Final = 3600.0
-"""Seconds for which a lapsed reservation is left lying, for whoever looks into what happened."""
 
 _KEY: Final = COLUMNS.index("key")
 _CLAIM: Final = COLUMNS.index("claim")
@@ -43,16 +50,22 @@ class SqliteStore:
         path: The file; it is created with mode 0600, its directory must exist.
         clock: Seconds since the epoch; every lease and expiry is decided by it.
         busy_timeout: Seconds to wait for a lock that another process holds.
+        create: Whether a missing file is made; an operator's command would only make an empty one beside the service's.
     """
 
     def __init__(
-        self, path: str | Path, clock: Callable[[], float] = time.time, *, busy_timeout: float = BUSY_TIMEOUT
+        self,
+        path: str | Path,
+        clock: Callable[[], float] = time.time,
+        *,
+        busy_timeout: float = BUSY_TIMEOUT,
+        create: bool = True,
     ) -> None:
         self._path = Path(path).absolute()
         self._clock = clock
         self._busy_timeout = busy_timeout
         self._writer = Writer(self._connect)
-        self._opened = False
+        self._create = create
 
     async def open(self) -> None:
         """Create or check the file; raises `StoreUnavailable` with the reason when that is impossible."""
@@ -140,8 +153,9 @@ class SqliteStore:
         """Return attempts, the ones that changed last first; `UNCERTAIN` includes settling ones past their lease."""
 
         def recent(db: sqlite3.Connection) -> list[Attempt]:
-            where, values = _where(state, self._clock())
-            return _attempts(db, f"{_SELECT} WHERE {where} ORDER BY updated_at DESC, key, n LIMIT ?", (*values, limit))
+            where = seen_as(state).format(now="?1")
+            query = f"{_SELECT} WHERE {where} ORDER BY updated_at DESC, key, n LIMIT ?2"
+            return _attempts(db, query, (self._clock(), limit))
 
         return await self._writer.do(recent, writes=False)
 
@@ -180,10 +194,10 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         """Open the file; one that vanishes while we serve is not replaced by an empty one."""
         try:
-            db = _open(self._path, self._busy_timeout, create=not self._opened)
+            db = _open(self._path, self._busy_timeout, create=self._create)
         except (OSError, sqlite3.Error) as error:
             raise StoreUnavailable(f"cannot open the attempt store {self._path}: {error}") from error
-        self._opened = True
+        self._create = False
         return db
 
 
@@ -201,20 +215,14 @@ class _Holder(NamedTuple):
 
 
 def _snapshot(db: sqlite3.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
-    kept = db.execute("SELECT proof, n, claim, last_state FROM proofs WHERE key = ?", (key,)).fetchall()
+    found = db.execute("SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,))
+    kept = [Kept(*row) for row in found]
     rows = tuple(
-        from_row(row, (proof for proof, _, claim, _ in kept if claim == row[_CLAIM]))
+        from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM]))
         for row in db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,))
     )
-    purged = [(n, state) for _, n, _, state in kept if state is not None]
-    submitted = [row.n for row in rows if row.state is not State.RESERVED]
-    return Snapshot(
-        now=now,
-        rows=rows,
-        last_n=max([0, *submitted, *(n for n, _ in purged)]),
-        paid_and_purged=any(state == State.SETTLED for _, state in purged),
-        recorded=frozenset(holder.proof for holder in _holders(db, proofs, now) if not holder.lapsed),
-    )
+    recorded = (holder.proof for holder in _holders(db, proofs, now) if not holder.lapsed)
+    return snapshot_of(now, rows, kept, recorded)
 
 
 def _holders(db: sqlite3.Connection, proofs: Sequence[bytes], now: float) -> list[_Holder]:
@@ -243,21 +251,6 @@ def _attempts(db: sqlite3.Connection, query: str, values: Sequence[object]) -> l
 def _by_claim(db: sqlite3.Connection, claim: str) -> Attempt | None:
     found = _attempts(db, f"{_SELECT} WHERE claim = ?", (claim,))
     return found[0] if found else None
-
-
-def _where(state: State | None, now: float) -> tuple[str, tuple[object, ...]]:
-    """Return the condition for a state as an operator understands it: a settling attempt past its lease is in doubt."""
-    match state:
-        case None:
-            return "true", ()
-        case State.RESERVED:
-            return "expires_at IS NULL AND state = 'reserved'", ()
-        case State.SETTLING:
-            return "expires_at IS NULL AND state = 'settling' AND lease > ?", (now,)
-        case State.UNCERTAIN:
-            return "expires_at IS NULL AND (state = 'uncertain' OR state = 'settling' AND lease <= ?)", (now,)
-        case State.SETTLED | State.FAILED | State.RELEASED:
-            return "state = ?", (state.value,)
 
 
 def _open(path: Path, busy_timeout: float, *, create: bool) -> sqlite3.Connection:

@@ -1,0 +1,1 @@
+"""The HTTP side: FastAPI lives here and nowhere else."""

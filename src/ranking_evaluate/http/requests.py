@@ -1,0 +1,98 @@
+"""A request's headers and body -> an order, or the first refusal (lifecycle specification, section 2, steps 3 to 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+
+from ranking_evaluate.contract.errors import (
+    RequestMalformed,
+    RequestTimeout,
+    ServiceError,
+    TooLarge,
+    UnsupportedMedia,
+)
+from ranking_evaluate.core.intake import RAW_BYTES
+
+MAX_HEADER_BYTES: Final = 32_768
+MAX_HEADER_LINES: Final = 64
+BODY_SECONDS: Final = 10.0
+"""Seconds in all that a body may take to arrive."""
+
+SINGLETONS: Final = frozenset(
+    {"idempotency-key", "content-type", "content-encoding", "payment-signature", "authorization"}
+)
+"""Headers of which two lines are refused: we would read one of them and a proxy before us the other."""
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
+_JSON: Final = re.compile(r'application/json(?:\s*;\s*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE)
+
+
+def read_headers(request: Request) -> Mapping[str, str]:
+    """Return the headers by lower-case name, the last line of each; raises HEADER_INVALID over the limits."""
+    raw = request.headers.raw
+    if len(raw) > MAX_HEADER_LINES or sum(len(name) + len(value) + 4 for name, value in raw) > MAX_HEADER_BYTES:
+        raise RequestMalformed(
+            "HEADER_INVALID", f"Headers may have {MAX_HEADER_LINES} lines and {MAX_HEADER_BYTES} bytes in all."
+        )
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
+    if len(headers) != len(raw):
+        lines = Counter(name.decode("latin-1").lower() for name, _ in raw)
+        repeated = sorted(name for name in SINGLETONS if lines[name] > 1)
+        if repeated:
+            raise RequestMalformed("HEADER_INVALID", f"The header {repeated[0]} may stand on one line only.")
+    return headers
+
+
+def read_key(headers: Mapping[str, str]) -> str:
+    """Return the Idempotency-Key, or raise what is wrong with it."""
+    key = headers.get("idempotency-key")
+    if key is None:
+        raise RequestMalformed("IDEMPOTENCY_KEY_REQUIRED", "The request has no Idempotency-Key header.")
+    if not _KEY.fullmatch(key):
+        raise RequestMalformed(
+            "IDEMPOTENCY_KEY_INVALID", "The Idempotency-Key is not 16 to 128 characters of A-Z a-z 0-9 _ and -."
+        )
+    return key
+
+
+def check_media(headers: Mapping[str, str]) -> None:
+    """Raise `UnsupportedMedia` unless the body is said to be uncompressed application/json."""
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMedia("UNSUPPORTED_ENCODING", "The body must not be compressed.")
+    if not _JSON.fullmatch(headers.get("content-type", "").strip()):
+        raise UnsupportedMedia("UNSUPPORTED_MEDIA_TYPE", "The body must be application/json, in UTF-8.")
+
+
+async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
+    """Return the raw body; over the limit it is refused unread, or as soon as it grows over it."""
+    declared = headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > RAW_BYTES:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > RAW_BYTES:
+                    raise _too_large()
+    except TimeoutError as error:
+        raise _closing(
+            RequestTimeout("REQUEST_TIMEOUT", f"The body did not arrive within {BODY_SECONDS:g} seconds.")
+        ) from error
+    return bytes(body)
+
+
+def _too_large() -> ServiceError:
+    return _closing(TooLarge("INPUT_LIMIT", f"The body is over {RAW_BYTES} bytes."))
+
+
+def _closing(error: ServiceError) -> ServiceError:
+    """Close the connection after this answer: what is left of the body is not read."""
+    error.headers["connection"] = "close"
+    return error

@@ -1,0 +1,416 @@
+"""The server: uvicorn with httptools behind a protocol class of our own, so that nobody can hold or flood a connection.
+
+What a caller may take: `HEAD_SECONDS` for a request's head, from the connection or from the last answer, so that an
+idle connection is closed too; `HEAD_BYTES` for it; `requests.BODY_SECONDS` for its body, which the application counts;
+`MESSAGE_BYTES` for all of it on the wire; `WRITE_SECONDS` for taking an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from http import HTTPStatus
+from typing import Any, ClassVar, Final
+
+import httptools
+import uvicorn
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from ranking_evaluate import telemetry
+from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.contract.errors import RequestMalformed, ServiceError
+from ranking_evaluate.http.requests import MAX_HEADER_BYTES
+from ranking_evaluate.http.responses import COMMON_HEADERS, new_request_id, refuse
+from ranking_evaluate.rates import RateStorageUnavailable
+
+HEAD_SECONDS: Final = 10.0
+"""Seconds for a request line with all its headers."""
+
+HEAD_BYTES: Final = MAX_HEADER_BYTES + 8_192
+"""The headers that the application takes, and a request line; what is longer is cut off while it arrives."""
+
+MESSAGE_BYTES: Final = 1_048_576
+"""One message on the wire: the longest body in one-byte chunks fits, an endless trailer or chunk extension does not."""
+
+WRITE_SECONDS: Final = 30.0
+"""Seconds for a caller to take what was written for it."""
+
+LINGER_SECONDS: Final = 2.0
+LINGER_BYTES: Final = 262_144
+"""How long and for how many bytes a connection is heard out after an early answer.
+
+Closing it at once would make the kernel send a reset, which can overtake the answer.
+"""
+
+MAX_CONNECTIONS: Final = 2_048
+"""Open connections; one more costs the place of the one that has been silent for the longest."""
+
+
+class StartFailed(Exception):
+    """The service could not start; the text says why, in one line."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's httptools protocol with deadlines, sizes and one answer for each request."""
+
+    silent: ClassVar[dict[BoundedProtocol, None]] = {}
+    """The connections that owe a request, the longest-waiting first."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        # What is not HTTP is counted and not logged line by line: anybody can send any amount of it.
+        self.logger = _quiet
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._end_timer: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._in_body = False
+        self._message = 0
+        self._seen = 0
+        self._deaf = False
+        self._leaving = False
+
+    # Connections.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection; over the cap the longest-silent one makes room for it."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            crowded = next(iter(self.silent), self)
+            telemetry.CUT_OFF.labels("crowded").inc()
+            crowded._head_arrived()
+            crowded.transport.abort()
+            if crowded is self:
+                return
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the timers."""
+        self._head_arrived()
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+        # uvicorn tells only the last of several pipelined requests that nobody waits for it any more.
+        for cycle, _ in self.pipeline:
+            cycle.disconnected = True
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Finish what is being answered, and take nothing more."""
+        if self._leaving:
+            self.transport.abort()
+        else:
+            super().shutdown()
+
+    def pause_writing(self) -> None:
+        """Give the caller some time to take what is written for it."""
+        super().pause_writing()
+        self._end_within(WRITE_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Go on, since the caller reads."""
+        super().resume_writing()
+        if self._end_timer is not None and not self._leaving:
+            self._end_timer.cancel()
+            self._end_timer = None
+
+    # What arrives.
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, unless it is of no use or too much."""
+        if self._leaving:
+            self._seen += len(data)
+            if self._seen > LINGER_BYTES:
+                self.transport.abort()
+            return
+        if self._deaf:
+            return
+        message = self._message
+        super().data_received(data)
+        if self._leaving or self._deaf or message != self._message or not (self._in_head or self._in_body):
+            return
+        self._seen += len(data)
+        if self._in_head and self._seen > HEAD_BYTES:
+            telemetry.CUT_OFF.labels("head too long").inc()
+            self._refuse(RequestMalformed("HEADER_INVALID", f"The request's head is over {HEAD_BYTES} bytes."))
+        elif self._seen > MESSAGE_BYTES:
+            telemetry.CUT_OFF.labels("message too long").inc()
+            self._leave()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._message += 1
+        self._seen = 0
+        self._in_head = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; a trailer, which arrives by the same way, is dropped: it could name another key."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Start the request; what is written for it goes through `_Polite`."""
+        self._in_head, self._in_body = False, True
+        self._head_arrived()
+        super().on_headers_complete()
+        self.cycle.transport = _Polite(self)  # type: ignore[assignment]  # It has what a cycle asks for.
+
+    def on_message_complete(self) -> None:
+        """Finish the request's body."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Start the next of several pipelined requests, or wait for one."""
+        if self._leaving:
+            self.server_state.total_requests += 1
+            return
+        super().on_response_complete()
+        self._unset_keepalive_if_required()
+        if self.cycle.response_complete:
+            if self._deaf:
+                self._leave()
+            else:
+                self._await_head()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Answer a request that asks for another protocol, and read nothing after it."""
+        self._read_no_more()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP and close; the answers to what came before it go first."""
+        telemetry.CUT_OFF.labels("not http").inc()
+        self._answer(HTTPStatus.BAD_REQUEST, [(b"content-type", b"text/plain; charset=utf-8")], msg.encode())
+
+    # Deadlines.
+
+    def _await_head(self) -> None:
+        if self.transport.is_closing():
+            return
+        self._head_arrived()
+        self.silent[self] = None
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_overdue)
+
+    def _head_arrived(self) -> None:
+        self.silent.pop(self, None)
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_overdue(self) -> None:
+        self.silent.pop(self, None)
+        if self._message and self._in_head:
+            telemetry.CUT_OFF.labels("head too slow").inc()
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def _end_within(self, seconds: float) -> None:
+        if self._end_timer is None:
+            self._end_timer = self.loop.call_later(seconds, self.transport.abort)
+
+    # Answers that are not the application's, and the end.
+
+    def _refuse(self, error: ServiceError) -> None:
+        """Answer in the service's form what never becomes a request of the application."""
+        request_id = new_request_id()
+        response = refuse(error, request_id)
+        own = [(b"x-request-id", request_id.encode()), *COMMON_HEADERS]
+        given = [line for line in response.raw_headers if line[0] != b"content-length"]
+        telemetry.log_request(telemetry.Request(request_id=request_id, status=error.status, code=error.code))
+        self._answer(HTTPStatus(error.status), [*given, *own], bytes(response.body))
+
+    def _answer(self, status: HTTPStatus, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Answer the request that is arriving, and close; when it is not its turn, close after those before it."""
+        arriving = self._in_body and not self._in_head
+        if arriving and self.pipeline:
+            cycle, _ = self.pipeline.popleft()
+            cycle.disconnected = True
+            self._deaf = True
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            if not arriving or self.cycle.response_started:
+                self._read_no_more()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        lines = [*self.server_state.default_headers, *headers, (b"connection", b"close")]
+        lines.append((b"content-length", str(len(body)).encode()))
+        head = b"".join(b"%b: %b\r\n" % line for line in lines)
+        self.transport.write(b"HTTP/1.1 %d %b\r\n%b\r\n%b" % (status, status.phrase.encode(), head, body))
+        self._leave()
+
+    def _read_no_more(self) -> None:
+        self._deaf = True
+        if self.cycle.response_complete:
+            self._leave()
+        else:
+            self.cycle.keep_alive = False
+
+    def _leave(self) -> None:
+        """Close the connection after what was written; while more is arriving, hear it out for a moment first."""
+        self._head_arrived()
+        self._unset_keepalive_if_required()
+        hear_out = self._in_head or self._in_body or self._deaf
+        self._leaving, self._seen = True, 0
+        if self.transport.is_closing():
+            return
+        if self._end_timer is not None:
+            self._end_timer.cancel()
+            self._end_timer = None
+        if not hear_out:
+            self._end_within(WRITE_SECONDS)
+            self.transport.close()
+            return
+        self._end_within(LINGER_SECONDS)
+        self.flow.resume_reading()
+        # The caller is gone already where this fails.
+        with contextlib.suppress(OSError, RuntimeError):
+            self.transport.write_eof()
+
+
+class _Polite:
+    """The transport as a request's cycle sees it: closing it leaves the connection in an orderly way."""
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+
+    def close(self) -> None:
+        self._protocol._leave()
+
+
+_quiet: Final = logging.getLogger("ranking_evaluate.http.server")
+_quiet.addHandler(logging.NullHandler())
+_quiet.propagate = False
+
+
+class _Server(uvicorn.Server):
+    """A server whose failure to start is told once, by us."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start; the lifespan's failure is raised by `run`."""
+        talk = logging.getLogger("uvicorn.error")
+        talk.disabled = True
+        try:
+            await super().startup(sockets)
+        finally:
+            talk.disabled = False
+
+
+class _Watched:
+    """The application, with what made its start fail."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.failure: Exception | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def configuration(app: ASGIApp, *, trusted_proxies: tuple[str, ...], graceful_seconds: float) -> uvicorn.Config:
+    """Return uvicorn's configuration for the service.
+
+    Args:
+        app: The application.
+        trusted_proxies: Whose X-Forwarded-For is believed; without any, nobody's.
+        graceful_seconds: How long requests under way are waited for at the end.
+    """
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="on",
+        proxy_headers=bool(trusted_proxies),
+        forwarded_allow_ips=list(trusted_proxies),
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        backlog=1_024,
+        timeout_graceful_shutdown=int(graceful_seconds),
+    )
+    _check_parser()
+    return config
+
+
+def _check_parser() -> None:
+    """Raise `StartFailed` unless the parser is the strict one: others accept request smuggling."""
+    for shape in (
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: a\n\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n",
+    ):
+        try:
+            httptools.HttpRequestParser(object()).feed_data(shape)
+        except httptools.HttpParserError:
+            continue
+        raise StartFailed("The installed httptools accepts malformed HTTP: install the version of requirements.lock.")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a bound socket; raises `StartFailed` with the reason when there is none to be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StartFailed(
+            f"Cannot listen on {host} port {port}: {reason}. Choose another address with --host or --port."
+        ) from error
+    return listener
+
+
+def run(
+    app: FastAPI, listener: socket.socket, *, trusted_proxies: tuple[str, ...] = (), graceful_seconds: float = 120.0
+) -> None:
+    """Serve until a signal ends it; raises `StartFailed` when the application's lifespan does not come up."""
+    watched = _Watched(app)
+    config = configuration(watched, trusted_proxies=trusted_proxies, graceful_seconds=graceful_seconds)
+    server = _Server(config)
+    try:
+        server.run(sockets=[listener])
+    except OSError as error:
+        raise StartFailed(f"Cannot listen: {error.strerror or error}.") from error
+    except SystemExit:
+        if watched.failure is None:
+            raise
+        raise StartFailed(_in_one_line(watched.failure)) from watched.failure
+
+
+def _in_one_line(failure: Exception) -> str:
+    """Return which setting made the start fail, and what to do."""
+    match failure:
+        case StoreUnavailable():
+            return (
+                f"RANKING_EVALUATE_DATABASE_URL: {failure}. "
+                "Check that the place exists, can be written, and is reached from here."
+            )
+        case RateStorageUnavailable():
+            return (
+                f"RANKING_EVALUATE_RATE_STORAGE_URL: {failure}. "
+                "Check that Redis runs there, or count in memory with memory://."
+            )
+        case _:
+            return f"The service cannot start: {type(failure).__name__}."

@@ -1,0 +1,150 @@
+"""One request as a purchase: what it would buy, for how much, and with which credential; steps 1 to 3 of the walk."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.decide import Request
+from ranking_evaluate.attempts.fingerprint import fingerprint
+from ranking_evaluate.contract.answer import Answer, answer
+from ranking_evaluate.contract.discovery import DISCOVERY_KEY
+from ranking_evaluate.contract.errors import RequestMalformed, refusal
+from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.payments.protocol import Credential, Offer, PaymentProtocol, Unreadable
+from ranking_evaluate.release import VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One request that passed the checks of its headers; `headers` are lower case, one value each."""
+
+    operation: Operation[Any]
+    protocol: PaymentProtocol
+    key: str
+    url: str
+    body: bytes
+    headers: Mapping[str, str]
+    client: str
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A paid answer with its receipt header."""
+
+    body: bytes
+    receipt_header: str
+    receipt: str
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """What one request is about, once its credential was read; `objection` is why our terms are not met."""
+
+    order: Order
+    answer: Answer
+    offer: Offer
+    request: Request
+    credential: Credential | Unreadable | None
+    objection: str | None
+
+    @property
+    def readable(self) -> Credential:
+        """The credential of a purchase that the table let through."""
+        if not isinstance(self.credential, Credential):
+            raise TypeError("a purchase without a credential passed the table")
+        return self.credential
+
+
+def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
+    """Return what the order is about; evaluates first, since what cannot be delivered is never charged.
+
+    Args:
+        order: The request.
+        protocols: Every rail, to tell whose credential the request carries.
+        now: Epoch seconds, against which the credential's own times are held.
+
+    Raises:
+        ServiceError: The input is refused, or the credential belongs elsewhere or cannot be read.
+    """
+    try:
+        given = answer(order.operation, order.body)
+    except OperationError as error:
+        raise refusal(error) from error
+    offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body)
+    credential = _read_credential(order, offer, protocols)
+    readable = credential if isinstance(credential, Credential) else None
+    request = Request(
+        key=order.key,
+        fingerprint=fingerprint(
+            operation=offer.operation,
+            protocol=order.protocol.name,
+            release=VERSION,
+            input_sha256=given.input_sha256,
+        ),
+        release=VERSION,
+        credential_digest=readable.digest if readable else None,
+        proofs=readable.proofs if readable else (),
+    )
+    objection = order.protocol.check_terms(readable, offer, now) if readable else None
+    return Purchase(order, given, offer, request, credential, objection)
+
+
+def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes) -> Offer:
+    """Return what one call of the operation is offered for."""
+    return Offer(
+        operation=operation.id,
+        description=operation.description,
+        release=VERSION,
+        url=url,
+        key=key,
+        amount=operation.price_base_units,
+        body=body,
+    )
+
+
+def _read_credential(
+    order: Order, offer: Offer, protocols: tuple[PaymentProtocol, ...]
+) -> Credential | Unreadable | None:
+    for protocol in protocols:
+        if protocol.name != order.protocol.name and protocol.carries_credential(order.headers):
+            raise RequestMalformed(
+                "PAYMENT_PROTOCOL_MISMATCH", f"This route takes {order.protocol.name} credentials only."
+            )
+    if order.key == DISCOVERY_KEY and order.protocol.carries_credential(order.headers):
+        raise RequestMalformed("DISCOVERY_KEY", "This key is published for discovery; it buys nothing.")
+    return order.protocol.read_credential(order.headers, offer)
+
+
+def draft(purchase: Purchase, lease: float) -> Attempt:
+    """Return the attempt to reserve; `lease` counts seconds from the reservation."""
+    credential = purchase.readable
+    facts = credential.facts
+    return Attempt(
+        key=purchase.request.key,
+        n=0,
+        claim=secrets.token_hex(16),
+        state=State.RESERVED,
+        lease=lease,
+        protocol=purchase.order.protocol.name,
+        operation=purchase.offer.operation,
+        release=purchase.offer.release,
+        fingerprint=purchase.request.fingerprint,
+        credential_digest=credential.digest,
+        proofs=credential.proofs,
+        output_sha256=purchase.answer.output_sha256,
+        amount=purchase.offer.amount,
+        asset=facts.asset,
+        network=facts.network,
+        payer=facts.payer,
+        payment_id=facts.payment_id,
+        valid_before=facts.valid_before,
+        transaction=facts.transaction,
+        created_at=0.0,
+        updated_at=0.0,
+    )

@@ -1,0 +1,1 @@
+"""Taking payments: the port, and one adapter per protocol."""

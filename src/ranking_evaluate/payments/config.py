@@ -1,0 +1,77 @@
+"""What an operator configures of each rail, and the networks that are known by name; no SDK is imported here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+
+class Token(NamedTuple):
+    """A six-decimal EIP-3009 token: its address and its EIP-712 domain."""
+
+    asset: str
+    name: str
+    version: str
+
+
+USDC: Final[dict[str, Token]] = {
+    "eip155:8453": Token("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "USD Coin", "2"),
+    "eip155:84532": Token("0x036CbD53842c5426634e7929541eC2318f3dCF7e", "USDC", "2"),
+    "eip155:1": Token("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48", "USD Coin", "2"),
+    "eip155:137": Token("0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359", "USD Coin", "2"),
+    "eip155:43114": Token("0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E", "USD Coin", "2"),
+}
+"""The USDC of the networks that need no X402_ASSET settings."""
+
+TEMPO_MAINNET: Final = 4217
+TEMPO_TESTNET: Final = 42431
+
+TESTNETS: Final = frozenset(
+    f"eip155:{chain}" for chain in (TEMPO_TESTNET, 84532, 11155111, 80002, 43113, 10143, 1337, 31337)
+)
+"""Networks whose tokens are worth nothing; every other network counts as a mainnet."""
+
+
+CDP_FACILITATOR: Final = "https://api.cdp.coinbase.com/platform/v2/x402"
+"""Coinbase's facilitator, which X402_FACILITATOR_URL calls `cdp`; it takes signed requests only."""
+
+
+@dataclass(frozen=True, slots=True)
+class CdpKey:
+    """What requests to Coinbase's facilitator are signed with."""
+
+    id: str = field(repr=False)
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class X402Config:
+    """The x402 rail; `asset_name` and `asset_version` are the token's EIP-712 domain, timeouts are seconds in all."""
+
+    pay_to: str
+    network: str
+    asset: str
+    asset_name: str
+    asset_version: str
+    facilitator_url: str
+    facilitator_authorization: str | None = field(default=None, repr=False)
+    cdp_key: CdpKey | None = None
+    max_timeout: int = 120
+    rpc_url: str | None = field(default=None, repr=False)
+    verify_timeout: float = 10.0
+    settle_timeout: float = 90.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MppConfig:
+    """The MPP rail, a Tempo charge; `realm` is the public host, timeouts are seconds in all."""
+
+    recipient: str
+    chain_id: int
+    rpc_url: str = field(repr=False)
+    currency: str
+    secret_key: str = field(repr=False)
+    previous_secret_key: str | None = field(default=None, repr=False)
+    realm: str
+    verify_timeout: float = 10.0
+    settle_timeout: float = 90.0

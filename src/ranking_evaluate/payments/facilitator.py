@@ -1,0 +1,254 @@
+"""A strict client of an x402 facilitator, and the classifier of what its settle answer means.
+
+Nothing that a facilitator says is believed before it was checked: redirects are not followed, answers are bounded, and
+every member that matters is compared with what we sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from ranking_evaluate.core import intake
+from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.payments.cdp import Sign
+from ranking_evaluate.payments.protocol import (
+    NotSent,
+    Refused,
+    Rejected,
+    Settled,
+    Settlement,
+    Spent,
+    Uncertain,
+    Unreachable,
+    Verification,
+    Verified,
+)
+
+MAX_ANSWER_BYTES: Final = 65_536
+CONNECT_TIMEOUT: Final = 5.0
+
+TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+_REASON_CODE: Final = re.compile(r"[a-z0-9_]{1,80}")
+
+_EXACT_EVM: Final = "invalid_exact_evm_"
+REFUSED_BEFORE_BROADCAST: Final = frozenset(
+    {
+        f"{_EXACT_EVM}insufficient_balance",
+        f"{_EXACT_EVM}payload_signature",
+        f"{_EXACT_EVM}payload_recipient_mismatch",
+        f"{_EXACT_EVM}payload_authorization_value_mismatch",
+        f"{_EXACT_EVM}payload_authorization_valid_after",
+        f"{_EXACT_EVM}token_name_mismatch",
+        f"{_EXACT_EVM}token_version_mismatch",
+        f"{_EXACT_EVM}eip3009_not_supported",
+        "network_mismatch",
+        "unsupported_scheme",
+        "invalid_payload",
+        "invalid_payment_requirements",
+        "missing_eip712_domain",
+        "asset_not_deployed_contract",
+    }
+)
+"""Reasons that are given before any broadcast and stay true if a first copy of the call landed (section 5)."""
+
+_WORDS: Final[Mapping[str, str]] = {
+    f"{_EXACT_EVM}insufficient_balance": "the wallet holds less than the price",
+    f"{_EXACT_EVM}payload_signature": "the signature is not the payer's",
+    f"{_EXACT_EVM}payload_recipient_mismatch": "the authorization pays somebody else",
+    f"{_EXACT_EVM}payload_authorization_value_mismatch": "the authorization is for another amount",
+    f"{_EXACT_EVM}payload_authorization_valid_after": "the authorization is not valid yet",
+    f"{_EXACT_EVM}payload_authorization_valid_before": "the authorization has expired",
+    f"{_EXACT_EVM}transaction_simulation_failed": "the transfer would fail on the chain",
+    "insufficient_funds": "the wallet holds less than the price",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of a facilitator; `document` is None when it is not a JSON object without duplicate members."""
+
+    status: int
+    document: dict[str, Any] | None
+
+
+class FacilitatorError(Exception):
+    """The facilitator gave no usable answer to a call that moves nothing."""
+
+
+class Facilitator:
+    """The three calls of a facilitator.
+
+    Args:
+        url: Its base URL.
+        authorization: The Authorization header's value, where one is needed.
+        verify_timeout: Seconds in all for /supported and /verify.
+        settle_timeout: Seconds in all for /settle.
+        sign: Signs each request, where the facilitator wants that.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        authorization: str | None,
+        verify_timeout: float,
+        settle_timeout: float,
+        sign: Sign | None = None,
+    ) -> None:
+        self._url = url.rstrip("/")
+        self._sign = sign
+        self._verify_timeout = verify_timeout
+        self._settle_timeout = settle_timeout
+        headers = {"authorization": authorization} if authorization else {}
+        tls = ssl.create_default_context()
+        timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT, pool=CONNECT_TIMEOUT)
+
+        def client(limits: httpx.Limits) -> httpx.AsyncClient:
+            return httpx.AsyncClient(
+                headers=headers, follow_redirects=False, trust_env=False, verify=tls, timeout=timeout, limits=limits
+            )
+
+        self._asking = client(httpx.Limits(max_keepalive_connections=8))
+        # A kept-alive connection that went stale fails like a lost answer, so each settle call opens its own.
+        self._settling = client(httpx.Limits(max_keepalive_connections=0))
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._asking.aclose()
+        await self._settling.aclose()
+
+    async def supported(self) -> dict[str, Any]:
+        """Return the /supported document; raises `FacilitatorError`."""
+        answer = await self._ask("GET", "/supported", None)
+        if answer.status != 200 or answer.document is None:
+            raise FacilitatorError(f"/supported answered with status {answer.status} and no usable document")
+        return answer.document
+
+    async def verify(self, body: bytes, *, payer: str) -> Verification:
+        """Return what the facilitator says of a credential; it consumes nothing."""
+        try:
+            answer = await self._ask("POST", "/verify", body)
+        except FacilitatorError as error:
+            return Unreachable(str(error))
+        return classify_verification(answer, payer=payer)
+
+    async def settle(self, body: bytes, *, network: str, payer: str) -> Settlement:
+        """Make the one settle call and return what it came to; a `Settled` has no receipt header yet."""
+        url = f"{self._url}/settle"
+        try:
+            signature = self._signature("POST", url)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing was sent.
+            return NotSent(f"the call to the facilitator could not be signed ({type(error).__name__})")
+        try:
+            async with asyncio.timeout(self._settle_timeout):
+                answer = await _exchange(self._settling, "POST", url, body, signature)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            return NotSent(f"the facilitator could not be reached ({type(error).__name__})")
+        except TimeoutError:
+            return Uncertain("the facilitator did not answer in time")
+        except httpx.HTTPError as error:
+            return Uncertain(f"the connection broke while the facilitator was settling ({type(error).__name__})")
+        except _TooLarge:
+            return Uncertain("the facilitator's answer is over 64 KiB")
+        return classify_settlement(answer, network=network, payer=payer)
+
+    async def _ask(self, method: str, path: str, body: bytes | None) -> Answer:
+        url = self._url + path
+        try:
+            signature = self._signature(method, url)
+        except Exception as error:
+            raise FacilitatorError(
+                f"the call to the facilitator could not be signed ({type(error).__name__})"
+            ) from error
+        try:
+            async with asyncio.timeout(self._verify_timeout):
+                return await _exchange(self._asking, method, url, body, signature)
+        except TimeoutError as error:
+            raise FacilitatorError("the facilitator did not answer in time") from error
+        except httpx.HTTPError as error:
+            raise FacilitatorError(f"the facilitator could not be reached ({type(error).__name__})") from error
+        except _TooLarge as error:
+            raise FacilitatorError("the facilitator's answer is over 64 KiB") from error
+
+    def _signature(self, method: str, url: str) -> Mapping[str, str]:
+        return {} if self._sign is None else self._sign(method, url)
+
+
+class _TooLarge(Exception):
+    """An answer is over the bound."""
+
+
+async def _exchange(
+    client: httpx.AsyncClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
+) -> Answer:
+    headers = {**signature, "content-type": "application/json"} if body is not None else dict(signature)
+    async with client.stream(method, url, content=body, headers=headers) as response:
+        received = bytearray()
+        async for chunk in response.aiter_bytes():
+            received += chunk
+            if len(received) > MAX_ANSWER_BYTES:
+                raise _TooLarge
+    try:
+        document = intake.read(bytes(received))
+    except OperationError:
+        document = None
+    return Answer(response.status_code, document if isinstance(document, dict) else None)
+
+
+def classify_verification(answer: Answer, *, payer: str) -> Verification:
+    """Return what a /verify answer means; anything unclear is `Unreachable`, since nothing was consumed."""
+    document = answer.document or {}
+    said = document.get("isValid")
+    if answer.status >= 500 or not isinstance(said, bool) or 300 <= answer.status < 400:
+        return Unreachable(f"the facilitator's /verify answered with status {answer.status} and no verdict")
+    if not said:
+        reason = document.get("invalidReason")
+        if isinstance(reason, str) and "nonce" in reason and "used" in reason:
+            return Spent("the facilitator says that the authorization was used already")
+        return Rejected(in_words(reason))
+    if answer.status != 200 or not _same_address(document.get("payer"), payer):
+        return Unreachable("the facilitator's /verify vouches for another payer or with another status")
+    return Verified()
+
+
+def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settlement:
+    """Return what a /settle answer means (lifecycle specification, section 5).
+
+    `Settled` and `Refused` are definite; whatever is not exactly one of them is `Uncertain`. The receipt header is
+    empty here: the adapter writes it.
+    """
+    document = answer.document
+    if document is None:
+        return Uncertain(f"the facilitator answered status {answer.status} without a usable document")
+    success, transaction = document.get("success"), document.get("transaction")
+    if success is True and answer.status == 200:
+        if not (isinstance(transaction, str) and TRANSACTION.fullmatch(transaction)):
+            return Uncertain("the facilitator reports success without a transaction")
+        if document.get("network") != network:
+            return Uncertain("the facilitator reports success on another network")
+        if not _same_address(document.get("payer"), payer):
+            return Uncertain("the facilitator reports success for another payer")
+        return Settled(receipt="", transaction=transaction.lower(), payer=payer)
+    reason = document.get("errorReason")
+    if success is False and transaction == "" and answer.status < 500 and not 300 <= answer.status < 400:
+        if isinstance(reason, str) and reason in REFUSED_BEFORE_BROADCAST:
+            return Refused(in_words(reason))
+        return Uncertain(f"the facilitator failed for a reason that does not exclude a payment: {in_words(reason)}")
+    return Uncertain(f"the facilitator answered status {answer.status} without a definite outcome")
+
+
+def in_words(reason: object) -> str:
+    """Return a facilitator's reason in our own words; of its own text only a plain code is let through."""
+    if not (isinstance(reason, str) and _REASON_CODE.fullmatch(reason)):
+        return "the facilitator gave no reason"
+    return _WORDS.get(reason, f"the facilitator's reason is {reason}")
+
+
+def _same_address(said: object, ours: str) -> bool:
+    return said is None or (isinstance(said, str) and said.lower() == ours.lower())

@@ -1,0 +1,300 @@
+"""The MPP rail: validate, then broadcast, a Tempo charge through the official SDK's parts.
+
+Not through its route handlers: those settle before the endpoint has run, and answer 402 after the money moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import httpx
+from mpp import Challenge as IssuedChallenge
+from mpp import Receipt
+from mpp.errors import CredentialReplayedError, InternalPaymentError, PaymentError
+from mpp.methods import Method
+from mpp.methods.tempo import server as tempo
+from mpp.methods.tempo.schemas import ChargeInput, ChargePayload
+from mpp.server.http import PaymentRequired, Request
+from mpp.server.mpp import Mpp
+from mpp.store import MemoryStore
+from pydantic import model_serializer
+
+from ranking_evaluate.payments.config import TESTNETS, MppConfig
+from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
+from ranking_evaluate.payments.mpp import credential as credentials
+from ranking_evaluate.payments.mpp.evidence import evidence_of
+from ranking_evaluate.payments.mpp.rpc import Node, SendMarker
+from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
+from ranking_evaluate.payments.mpp.transaction import SignedTransaction
+from ranking_evaluate.payments.protocol import (
+    AMOUNT_DECIMALS,
+    Announcement,
+    Challenge,
+    Credential,
+    Evidence,
+    Offer,
+    PaymentFacts,
+    PaymentHeaders,
+    Readiness,
+    Refused,
+    Rejected,
+    Settlement,
+    Spent,
+    Terms,
+    Unknown,
+    Unreachable,
+    Unreadable,
+    Verification,
+    Verified,
+)
+
+CHALLENGE_LIFE: Final = timedelta(minutes=5)
+
+MIN_SECRET_BYTES: Final = 32
+
+RETRY_SECONDS: Final = 5.0
+"""How often a node that was down at the start is asked again."""
+
+MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
+"""The part of the settle deadline that the SDK does not get: it is to give up by itself and say how."""
+
+REFUSED_ON_TRIAL: Final = frozenset({3, -32000, -32003})
+"""Errors of a node's trial that are about the transaction: reverted, invalid, rejected. Others are its own trouble."""
+
+INTERNAL_ERROR: Final = -32603
+TRANSACTION_ERROR: Final = "tempo transaction error"
+"""How an internal error begins that is about the transaction all the same."""
+
+
+class _PullCharge(ChargeInput):
+    """The SDK's charge, which says on the wire that only signed transactions are taken."""
+
+    @model_serializer
+    def _wire(self) -> dict[str, Any]:
+        wire = super()._wire()
+        details = {**wire.get("methodDetails", {}), "supportedModes": list(credentials.SUPPORTED_MODES)}
+        return {**wire, "methodDetails": details}
+
+
+_CHARGE: Final = Method(
+    name=credentials.METHOD, intent=credentials.INTENT, request_model=_PullCharge, payload_model=ChargePayload
+)
+
+
+class MppProtocol:
+    """The MPP rail."""
+
+    name = "mpp"
+    headers = PaymentHeaders("authorization", "www-authenticate", "payment-receipt")
+
+    def __init__(self, config: MppConfig) -> None:
+        secrets = [secret for secret in (config.secret_key, config.previous_secret_key) if secret is not None]
+        if any(len(secret.encode()) < MIN_SECRET_BYTES for secret in secrets):
+            raise ValueError(f"a secret key of fewer than {MIN_SECRET_BYTES} bytes can be guessed")
+        self._config = config
+        self._node = Node(config.rpc_url, config.verify_timeout)
+        self._servers = {secret: self._open_server(secret) for secret in secrets}
+        self._reason: str | None = "the node has not been asked yet"
+        self._asking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Ask the node for its chain, and go on asking in the background while the answer is not ours."""
+        await self._connect()
+        if self._reason is not None:
+            self._asking = asyncio.create_task(self._keep_connecting(), name="mpp: ask the node again")
+
+    async def close(self) -> None:
+        """Stop asking and close the connections."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+        await self._node.close()
+
+    async def _keep_connecting(self) -> None:
+        while self._reason is not None:
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._connect()
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(self._config.verify_timeout):
+                chain_id = await self._node.chain_id()
+        except (NodeError, TimeoutError) as error:
+            self._reason = str(error) or "the node does not answer in time"
+        else:
+            ours = self._config.chain_id
+            self._reason = None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
+
+    def terms(self) -> Terms:
+        """Return what this rail takes."""
+        network = _network(self._config.chain_id)
+        return Terms(network, self._config.currency, self._config.recipient, network in TESTNETS)
+
+    def announce(self, amount: int) -> Announcement:
+        """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
+        charge = {"method": credentials.METHOD, "intent": credentials.INTENT, "currency": self._config.currency}
+        return Announcement(
+            accepts=(),
+            offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
+            protocol={self.name: charge},
+        )
+
+    def ready(self) -> Readiness:
+        """Return whether the node has said that it is on our chain."""
+        return Readiness(self._reason is None, self._reason)
+
+    async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
+        """Return the WWW-Authenticate header, bound to body, key, operation and release, and the problem's type."""
+        expires = (datetime.now(UTC) + CHALLENGE_LIFE).replace(microsecond=0)
+        # Credentials of the previous secret's challenges are taken; new challenges are made with the current one only.
+        handler = self._servers[self._config.secret_key].charge(
+            **_charge_of(offer),
+            meta=credentials.meta_of(offer),
+            body=offer.body,
+            description=offer.description,
+            expires=expires.isoformat().replace("+00:00", "Z"),
+        )
+        # The request is without Authorization: here the SDK asks for a payment and never takes one.
+        result = await handler(Request("POST", offer.url, body=offer.body))
+        if not isinstance(result, PaymentRequired):
+            raise TypeError("the SDK took a payment where none was offered")
+        header = result.challenge.headers[self.headers.challenge]
+        slug = "payment-required" if reason is None else reason.partition(":")[0]
+        problem = PROBLEMS.get(slug, PROBLEMS["verification-failed"])
+        members = {
+            "type": problem.type,
+            "title": problem.title,
+            "challengeId": IssuedChallenge.from_www_authenticate(header).id,
+        }
+        return Challenge({self.headers.challenge: header}, members)
+
+    @staticmethod
+    def carries_credential(headers: Mapping[str, str]) -> bool:
+        """Return whether the Authorization header holds the Payment scheme."""
+        return credentials.is_present(headers.get("authorization"))
+
+    def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
+        """Return the Payment credential of the Authorization header, parsed only."""
+        return credentials.read(headers.get(self.headers.credential), self._config, offer)
+
+    def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
+        """Return why the credential does not meet our terms; the reason begins with its problem type."""
+        return credentials.check(credentials.content_of(credential), self._config, offer, now)
+
+    async def verify(self, credential: Credential, offer: Offer) -> Verification:
+        """Validate the credential and try its transaction on the node; nothing is consumed."""
+        content = credentials.content_of(credential)
+        secret = credentials.secret_of(content.challenge, self._config)
+        if content.transaction is None or secret is None:
+            return Rejected("invalid-challenge: it was not issued by this service")
+        try:
+            async with asyncio.timeout(self._config.verify_timeout):
+                # First of all: whatever else is wrong with it, a transaction that the chain knows may have paid us.
+                if await self._node.knows(content.transaction.hash):
+                    return Spent("the transaction is on the chain already")
+                await self._servers[secret].validate_credential(content.parsed, **_binding(offer))
+                return await self._try(content.transaction, offer)
+        except CredentialReplayedError as error:
+            return Spent(reason_of(error))
+        except InternalPaymentError:
+            return Unreachable("the payment cannot be checked at the moment")
+        except PaymentError as error:
+            return Rejected(reason_of(error))
+        except (NodeError, TimeoutError) as error:
+            return Unreachable(str(error) or "the node does not answer in time")
+
+    async def _try(self, transaction: SignedTransaction, offer: Offer) -> Verification:
+        """Let the node execute the transaction without keeping it, so that a poor wallet is a definite refusal."""
+        try:
+            await self._node.ask("eth_call", transaction.simulation(), "latest")
+        except NodeRefusal as refusal:
+            is_internal = refusal.code == INTERNAL_ERROR and refusal.message.startswith(TRANSACTION_ERROR)
+            if refusal.code not in REFUSED_ON_TRIAL and not is_internal:
+                raise
+            return Rejected("verification-failed: the transaction would fail; does the wallet hold the price and gas?")
+        # The node's trial leaves out the price of gas, and what the wallet needs for it.
+        lowest_fee, gas_limit = await self._node.gas_terms()
+        if not (lowest_fee <= transaction.max_fee >= transaction.max_priority_fee and transaction.gas <= gas_limit):
+            return Rejected("verification-failed: no block would take the transaction at its price and amount of gas")
+        token, payer = transaction.fee_token, transaction.sender
+        if token is None or payer is None:
+            return Verified()
+        price = offer.amount if token.lower() == self._config.currency.lower() else 0
+        if await self._node.balance(token, payer) < price + transaction.highest_fee:
+            return Rejected("payment-insufficient: the wallet does not hold the price and the gas")
+        return Verified()
+
+    async def settle(self, credential: Credential, offer: Offer) -> Settlement:
+        """Broadcast the transaction, once, on connections of its own, and say what became of it."""
+        content = credentials.content_of(credential)
+        transaction, secret = content.transaction, credentials.secret_of(content.challenge, self._config)
+        if transaction is None or secret is None:
+            return Refused("invalid-challenge: it was not issued by this service")
+        # Verifying took its time; what could expire on the way to a block is not sent at all.
+        now = datetime.now(UTC).timestamp()
+        reason = credentials.check(content, self._config, offer, now, seconds_left=credentials.LAST_SECONDS)
+        if reason is not None:
+            return Refused(reason)
+        marker = SendMarker(self._node.open_transport())
+        async with Node.open_client(marker, self._config.settle_timeout) as client:
+            # A fresh server has a fresh replay store: our own table of proofs is the authority, and a key that an
+            # earlier try left behind would be taken for a payment.
+            server = self._open_server(secret, client)
+            outcome: Receipt | Exception
+            try:
+                outcome = await server.broadcast_credential(content.parsed, **_binding(offer))
+            except Exception as error:  # noqa: BLE001 - the classifier sorts every kind.
+                outcome = error
+        return classify(outcome, send_made=marker.made, transaction=transaction.hash, key=offer.key)
+
+    async def inspect(self, facts: PaymentFacts) -> Evidence:
+        """Ask the chain for the receipt of the known transaction."""
+        try:
+            async with asyncio.timeout(self._config.settle_timeout):
+                return await evidence_of(self._node, facts, self._config.realm)
+        except (NodeError, TimeoutError) as error:
+            return Unknown(str(error) or "the node does not answer in time")
+
+    async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
+        """Return a receipt header like the SDK's, with the key as externalId, marked as reconciled."""
+        receipt = Receipt.success(transaction.lower(), method=credentials.METHOD, external_id=key)
+        return replace(receipt, extra={"reconciled": True, "challengeId": facts.payment_id}).to_payment_receipt()
+
+    def _open_server(self, secret: str, client: httpx.AsyncClient | None = None) -> Mpp:
+        config = self._config
+        [method] = tempo.charge(
+            recipient=config.recipient,
+            chain_id=config.chain_id,
+            rpc_url=config.rpc_url,
+            currencies=[config.currency],
+            decimals=AMOUNT_DECIMALS,
+            store=MemoryStore(),
+            http_client=client,
+            confirmation_timeout=config.settle_timeout * (1 - MARGIN_OF_SETTLE_TIMEOUT),
+        )
+        return Mpp(methods=[replace(method, method=_CHARGE)], realm=config.realm, secret_key=secret)
+
+
+def _network(chain_id: int) -> str:
+    return f"eip155:{chain_id}"
+
+
+def _charge_of(offer: Offer) -> dict[str, Any]:
+    whole, rest = divmod(offer.amount, 10**AMOUNT_DECIMALS)
+    return {"amount": f"{whole}.{rest:0{AMOUNT_DECIMALS}d}", "external_id": offer.key}
+
+
+def _binding(offer: Offer) -> dict[str, Any]:
+    """Return what a credential must be bound to, as the SDK wants to be told."""
+    return {
+        "intent": credentials.INTENT,
+        "request": _charge_of(offer),
+        "meta": credentials.meta_of(offer),
+        "body": offer.body,
+    }

@@ -1,0 +1,425 @@
+"""Payments over x402 v2, scheme exact, by EIP-3009 authorizations; the service's only importer of the x402 SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from pydantic import ValidationError
+from x402 import ResourceConfig, x402ResourceServer
+from x402.extensions.bazaar import declare_discovery_extension
+from x402.extensions.payment_identifier import (
+    PAYMENT_IDENTIFIER,
+    declare_payment_identifier_extension,
+    extract_and_validate_payment_identifier,
+)
+from x402.http.utils import encode_payment_required_header, encode_payment_response_header
+from x402.mechanisms.evm.exact import ExactEvmServerScheme
+from x402.schemas import (
+    AssetAmount,
+    PaymentPayload,
+    PaymentRequired,
+    PaymentRequirements,
+    ResourceInfo,
+    SettleResponse,
+    SupportedResponse,
+    VerifyResponse,
+)
+
+from ranking_evaluate.contract.discovery import input_of
+from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.core import canonical, intake
+from ranking_evaluate.core.canonical import JsonValue
+from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.payments import cdp
+from ranking_evaluate.payments.config import TESTNETS, X402Config
+from ranking_evaluate.payments.evm import AuthorizationLookup
+from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
+from ranking_evaluate.payments.protocol import (
+    Announcement,
+    Challenge,
+    Credential,
+    Evidence,
+    Offer,
+    PaymentFacts,
+    PaymentHeaders,
+    Readiness,
+    Refused,
+    Settled,
+    Settlement,
+    Terms,
+    Unknown,
+    Unreadable,
+    Verification,
+)
+
+VERSION: Final = 2
+SCHEME: Final = "exact"
+
+MIN_SECONDS_LEFT: Final = 10
+"""An authorization that expires sooner could run out between verify and settle."""
+
+MAX_SECONDS_BEYOND: Final = 60
+"""How far past maxTimeoutSeconds an authorization may reach: a client's clock may be ahead of ours."""
+
+RETRY_SECONDS: Final = 5.0
+"""How often a facilitator that was down at the start is asked again."""
+
+MAX_CHALLENGE_BYTES: Final = 4_096
+"""How long PAYMENT-REQUIRED may be: clients echo it, and header limits of 8 kB and 16 kB are common on the way."""
+
+MAX_KEPT_CHALLENGES: Final = 256
+
+_PAYLOAD_MEMBERS: Final = frozenset({"authorization", "signature"})
+_AUTHORIZATION_MEMBERS: Final = frozenset({"from", "to", "value", "validAfter", "validBefore", "nonce"})
+
+_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
+_NONCE: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
+_SIGNATURE: Final = re.compile(r"0x(?:[0-9a-fA-F]{2}){64,8192}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """An x402 credential as this adapter needs it: the SDK's payload and the authorization's members as sent."""
+
+    payload: PaymentPayload
+    authorization: Mapping[str, object]
+    signature: object
+
+
+class X402Protocol:
+    """The x402 rail."""
+
+    name = "x402"
+    headers = PaymentHeaders("payment-signature", "payment-required", "payment-response")
+
+    def __init__(self, config: X402Config) -> None:
+        self._config = config
+        self._facilitator = Facilitator(
+            config.facilitator_url,
+            config.facilitator_authorization,
+            config.verify_timeout,
+            config.settle_timeout,
+            None if config.cdp_key is None else cdp.signer(config.cdp_key),
+        )
+        self._server: x402ResourceServer | None = None
+        self._reason: str | None = "the facilitator has not been asked yet"
+        self._asking: asyncio.Task[None] | None = None
+        self._challenges: dict[tuple[str, str, int, str | None], Challenge] = {}
+
+    async def start(self) -> None:
+        """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
+        await self._connect()
+        if self._server is None:
+            self._asking = asyncio.create_task(self._keep_connecting(), name="x402: ask the facilitator again")
+
+    async def close(self) -> None:
+        """Stop asking and close the connections."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+        await self._facilitator.close()
+
+    async def _keep_connecting(self) -> None:
+        while self._server is None:
+            await asyncio.sleep(RETRY_SECONDS)
+            await self._connect()
+
+    async def _connect(self) -> None:
+        try:
+            supported = SupportedResponse.model_validate(await self._facilitator.supported())
+            _check_kinds(supported, self._config.network)
+            scheme: Any = ExactEvmServerScheme()  # type: ignore[no-untyped-call]  # The SDK's scheme is not annotated.
+            server = x402ResourceServer(_Supported(supported)).register(self._config.network, scheme)
+            server.initialize()
+            self._requirements_of(server, amount=1)
+        except FacilitatorError as error:
+            self._reason = str(error)
+        except ValidationError:
+            self._reason = "the facilitator's /supported document is not of the x402 form"
+        except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, the rail is not ready.
+            self._reason = f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
+        else:
+            self._server, self._reason = server, None
+
+    def terms(self) -> Terms:
+        """Return what this rail takes."""
+        config = self._config
+        return Terms(config.network, config.asset, config.pay_to, config.network in TESTNETS)
+
+    def ready(self) -> Readiness:
+        """Return whether the facilitator has said that it serves our network."""
+        return Readiness(self._server is not None, self._reason)
+
+    def announce(self, amount: int) -> Announcement:
+        """Return the terms of a price by the settings alone: documents stay up while the facilitator is down."""
+        config = self._config
+        accepted = {
+            "scheme": SCHEME,
+            "network": config.network,
+            "asset": config.asset,
+            "amount": str(amount),
+            "payTo": config.pay_to,
+            "maxTimeoutSeconds": config.max_timeout,
+            "extra": {"name": config.asset_name, "version": config.asset_version},
+        }
+        return Announcement(
+            accepts=(accepted,),
+            offer={
+                "method": "x402",
+                "intent": SCHEME,
+                "amount": str(amount),
+                "currency": config.asset,
+                "network": config.network,
+            },
+            protocol={"x402": {"scheme": SCHEME, "network": config.network, "asset": config.asset}},
+        )
+
+    async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
+        """Return the PaymentRequired object as header and as members, equal to each other.
+
+        It says nothing about the key or the body, so the few that there are for each operation are made once.
+        """
+        same = (offer.operation, offer.url, offer.amount, reason)
+        challenge = self._challenges.get(same)
+        if challenge is None:
+            required = await self._payment_required(offer, reason)
+            members = required.model_dump(by_alias=True, exclude_none=True)
+            challenge = Challenge({self.headers.challenge: encode_payment_required_header(required)}, members)
+            # A facilitator may word its reasons as it likes.
+            if len(self._challenges) >= MAX_KEPT_CHALLENGES:
+                self._challenges.clear()
+            self._challenges[same] = challenge
+        return challenge
+
+    async def _payment_required(self, offer: Offer, reason: str | None) -> PaymentRequired:
+        """Return the terms with as much about the input as fits into the header: its whole schema, or an outline."""
+        server = self._ready_server()
+        announced = input_of(offer.operation)
+        for schema in announced.schemas:
+            discovery = declare_discovery_extension(
+                input=dict(announced.example), input_schema=schema, body_type="json"
+            )
+            # The SDK leaves the method to its own middleware.
+            discovery["bazaar"]["info"]["input"]["method"] = "POST"
+            required = await server.create_payment_required_response(
+                [self._requirements_of(server, offer.amount)],
+                resource=ResourceInfo(url=offer.url, description=offer.description, mime_type="application/json"),
+                error=reason or "PAYMENT-SIGNATURE header is required",
+                # The SDK changes what it is given, so it gets fresh declarations every time.
+                extensions={
+                    PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True),
+                    **discovery,
+                },
+            )
+            if len(encode_payment_required_header(required)) <= MAX_CHALLENGE_BYTES:
+                break
+        return required
+
+    @staticmethod
+    def carries_credential(headers: Mapping[str, str]) -> bool:
+        """Return whether there is a PAYMENT-SIGNATURE header."""
+        return "payment-signature" in headers
+
+    def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
+        """Return the credential of the PAYMENT-SIGNATURE header, parsed only."""
+        header = headers.get(self.headers.credential)
+        if header is None:
+            return None
+        document = _decode(header)
+        try:
+            payload = PaymentPayload.model_validate(document)
+            identifier, _ = extract_and_validate_payment_identifier(payload)
+        except (ValidationError, RecursionError) as error:
+            raise _malformed("it is not an x402 v2 payment payload") from error
+        if identifier != offer.key:
+            raise RequestMalformed(
+                "PAYMENT_IDENTIFIER_MISMATCH",
+                "The credential's payment-identifier extension must hold exactly the Idempotency-Key.",
+            )
+        inner = payload.payload.get("authorization")
+        authorization = inner if isinstance(inner, dict) else {}
+        facts = self._facts(payload.accepted, authorization)
+        return Credential(
+            digest=canonical.sha256(canonical.encode(document)),
+            proofs=(_proof(facts),) if facts.payer and facts.payment_id else (),
+            facts=facts,
+            content=_Content(payload, authorization, payload.payload.get("signature")),
+        )
+
+    def _facts(self, accepted: PaymentRequirements, authorization: Mapping[str, object]) -> PaymentFacts:
+        valid_before = _text(authorization, "validBefore")
+        return PaymentFacts(
+            network=accepted.network.lower(),
+            asset=accepted.asset.lower(),
+            amount=int(accepted.amount) if _DECIMAL.fullmatch(accepted.amount) else 0,
+            pay_to=accepted.pay_to.lower(),
+            payer=_text(authorization, "from").lower() or None,
+            payment_id=_text(authorization, "nonce").lower(),
+            valid_before=int(valid_before) if _DECIMAL.fullmatch(valid_before) else None,
+        )
+
+    def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
+        """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
+        content = _content(credential)
+        server = self._server
+        if server is None or content.payload.accepted != self._requirements_of(server, offer.amount):
+            return "what it accepts is not what is asked: amount, asset, network, recipient and timeout must be equal"
+        authorization = content.authorization
+        # A facilitator takes another member, such as a Permit2 authorization, for the payment: none may ride along
+        # whose nonce is not the proof.
+        if set(content.payload.payload) != _PAYLOAD_MEMBERS or set(authorization) != _AUTHORIZATION_MEMBERS:
+            return "it is not exactly one EIP-3009 authorization and its signature"
+        value, payee = _text(authorization, "value"), _text(authorization, "to")
+        not_before, not_after = _text(authorization, "validAfter"), _text(authorization, "validBefore")
+        if not _ADDRESS.fullmatch(_text(authorization, "from")) or not _NONCE.fullmatch(_text(authorization, "nonce")):
+            return "it is not an EIP-3009 authorization with a payer and a 32-byte nonce"
+        if not isinstance(content.signature, str) or not _SIGNATURE.fullmatch(content.signature):
+            return "its signature is not hexadecimal"
+        if value != str(offer.amount):
+            return "the authorization is for another amount; it must be exactly the price, in decimal base units"
+        if payee.lower() != self._config.pay_to.lower():
+            return "the authorization pays somebody else"
+        if not _DECIMAL.fullmatch(not_before) or not _DECIMAL.fullmatch(not_after):
+            return "its validity window is not written in decimal seconds"
+        if int(not_before) > now:
+            return "the authorization is not valid yet"
+        if int(not_after) < now + MIN_SECONDS_LEFT:
+            return "the authorization has expired or is about to"
+        if int(not_after) > now + self._config.max_timeout + MAX_SECONDS_BEYOND:
+            return "the authorization is valid for longer than maxTimeoutSeconds allows"
+        return None
+
+    async def verify(self, credential: Credential, offer: Offer) -> Verification:
+        """Ask the facilitator's /verify."""
+        return await self._facilitator.verify(self._call(credential, offer), payer=credential.facts.payer or "")
+
+    async def settle(self, credential: Credential, offer: Offer) -> Settlement:
+        """Call the facilitator's /settle, once, past the SDK's retrying wrapper."""
+        facts = credential.facts
+        network, payer = self._config.network, facts.payer or ""
+        outcome = await self._facilitator.settle(self._call(credential, offer), network=network, payer=payer)
+        match outcome:
+            case Settled(transaction=transaction):
+                return Settled(_receipt(network, transaction, payer), transaction, payer)
+            case Refused(reason=reason):
+                response = SettleResponse(
+                    success=False, error_reason=reason, payer=payer, transaction="", network=network
+                )
+                return Refused(reason, encode_payment_response_header(response))
+            case _:
+                return outcome
+
+    async def inspect(self, facts: PaymentFacts) -> Evidence:
+        """Ask the chain for the authorization's state and its AuthorizationUsed log."""
+        if self._config.rpc_url is None:
+            return Unknown("X402_RPC_URL is not set")
+        return await AuthorizationLookup(self._config.rpc_url).look(facts)
+
+    async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
+        """Return a receipt header like the facilitator's, marked as reconciled."""
+        return _receipt(facts.network, transaction, facts.payer or "", reconciled=True)
+
+    def _ready_server(self) -> x402ResourceServer:
+        if self._server is None:
+            raise RuntimeError("the x402 rail is asked for terms before it is ready")
+        return self._server
+
+    def _requirements_of(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
+        config = self._config
+        domain = {"name": config.asset_name, "version": config.asset_version}
+        # Always an AssetAmount: a bare number would be read as dollars.
+        price = AssetAmount(amount=str(amount), asset=config.asset, extra=domain)
+        [requirements] = server.build_payment_requirements(
+            ResourceConfig(
+                scheme=SCHEME,
+                network=config.network,
+                pay_to=config.pay_to,
+                price=price,
+                max_timeout_seconds=config.max_timeout,
+            )
+        )
+        return requirements
+
+    def _call(self, credential: Credential, offer: Offer) -> bytes:
+        """Return the body of a /verify or /settle call: the credential against our own requirements."""
+        requirements = self._requirements_of(self._ready_server(), offer.amount)
+        return orjson.dumps(
+            {
+                "x402Version": VERSION,
+                "paymentPayload": _content(credential).payload.model_dump(by_alias=True, exclude_none=True),
+                "paymentRequirements": requirements.model_dump(by_alias=True, exclude_none=True),
+            }
+        )
+
+
+class _Supported:
+    """What the facilitator said it supports, in the form in which the SDK asks for it; it settles nothing."""
+
+    def __init__(self, supported: SupportedResponse) -> None:
+        self._supported = supported
+
+    def get_supported(self) -> SupportedResponse:
+        return self._supported
+
+    async def verify(self, payload: Any, requirements: Any) -> VerifyResponse:  # noqa: ANN401 - the SDK's signature.
+        raise NotImplementedError("verification goes through the strict facilitator client")
+
+    async def settle(self, payload: Any, requirements: Any) -> SettleResponse:  # noqa: ANN401 - the SDK's signature.
+        raise NotImplementedError("settlement goes through the strict facilitator client")
+
+
+def _check_kinds(supported: SupportedResponse, network: str) -> None:
+    """Raise unless the facilitator serves our payments; the SDK is content with one that does in version 1 alone."""
+    served = {kind.network for kind in supported.kinds if (kind.x402_version, kind.scheme) == (VERSION, SCHEME)}
+    if served.isdisjoint({network, f"{network.split(':')[0]}:*"}):
+        raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {network} in version {VERSION}")
+
+
+def _decode(header: str) -> dict[str, Any]:
+    try:
+        document = intake.read(base64.b64decode(header, validate=True))
+    except (binascii.Error, ValueError) as error:
+        raise _malformed("it is not base64") from error
+    except OperationError as error:
+        raise _malformed(f"its JSON is refused ({error.code})") from error
+    if not isinstance(document, dict) or document.get("x402Version") != VERSION:
+        raise _malformed("it is not an object of x402 version 2")
+    return document
+
+
+def _malformed(why: str) -> RequestMalformed:
+    return RequestMalformed("PAYMENT_MALFORMED", f"The PAYMENT-SIGNATURE header cannot be read: {why}.")
+
+
+def _content(credential: Credential) -> _Content:
+    if not isinstance(credential.content, _Content):
+        raise TypeError("a credential of another protocol reached the x402 adapter")
+    return credential.content
+
+
+def _text(members: Mapping[str, object], name: str) -> str:
+    value = members.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _proof(facts: PaymentFacts) -> bytes:
+    """Return the digest of the authorization itself: not of its signature, and not of the header around it."""
+    named: list[JsonValue] = ["x402", facts.network, facts.asset, facts.payer, facts.payment_id]
+    return hashlib.sha256(canonical.encode(named)).digest()
+
+
+def _receipt(network: str, transaction: str, payer: str, *, reconciled: bool = False) -> str:
+    extra = {"reconciled": True} if reconciled else None
+    response = SettleResponse(success=True, transaction=transaction, network=network, payer=payer, extra=extra)
+    return encode_payment_response_header(response)

@@ -1,0 +1,370 @@
+"""The walk of one paid request: evaluate, decide, reserve, verify, submit, settle once, record, deliver.
+
+Between any two steps a crash is safe (lifecycle specification, section 6): what is durable before a call says all
+that has to be known after it, and an unexplained `settling` row is uncertain without any code having to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, assert_never
+
+from ranking_evaluate import telemetry
+from ranking_evaluate.attempts.attempt import (
+    AlreadyUsed,
+    Attempt,
+    Doubt,
+    Event,
+    Lapse,
+    Refuse,
+    Settle,
+    State,
+    Step,
+    Submit,
+    Unsend,
+    Withdraw,
+)
+from ranking_evaluate.attempts.decide import Cause, Decision, Do, Snapshot, decide
+from ranking_evaluate.attempts.store import AttemptStore, CommitUnknown, StoreUnavailable
+from ranking_evaluate.contract.errors import (
+    AttemptConflict,
+    PaymentRequired,
+    PaymentUncertain,
+    Unavailable,
+)
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft
+from ranking_evaluate.payments.protocol import (
+    NotSent,
+    PaymentProtocol,
+    Refused,
+    Rejected,
+    Settled,
+    Settlement,
+    Spent,
+    Uncertain,
+    Unreachable,
+    Unreadable,
+    Verification,
+    Verified,
+)
+from ranking_evaluate.rates import Rates
+
+RESERVE_MARGIN: Final = 20.0
+"""Seconds that a reservation outlives the verification, so that SUBMIT still finds its lease running."""
+
+SETTLE_MARGIN: Final = 10.0
+"""Seconds that a settling row outlives the settle call, so that its outcome is recorded before others give it up."""
+
+START_WITHIN: Final = 2.0
+"""Seconds after SUBMIT within which the settle call starts, or is not made: a process may have been suspended."""
+
+RECORD_FOR: Final = 60.0
+"""Seconds for which the record of money that moved is tried again."""
+
+RETRY_AFTER: Final = 2
+"""Seconds that a caller is asked to wait before an identical resend."""
+
+READ_AGAIN: Final = 5
+"""How often a reservation that met another one is decided again before the caller is asked to come back."""
+
+
+class Purchases:
+    """Sells answers: every paid request of every protocol and operation takes this walk.
+
+    Args:
+        store: Where attempts are kept.
+        rates: The payment-attempt window.
+        protocols: Every rail, to tell whose credential a request carries.
+        verify_timeout: Seconds in all for a verification.
+        settle_timeout: Seconds in all for a settlement.
+        clock: Epoch seconds, against which a credential's own times are held.
+    """
+
+    def __init__(
+        self,
+        store: AttemptStore,
+        rates: Rates,
+        protocols: tuple[PaymentProtocol, ...],
+        *,
+        verify_timeout: float,
+        settle_timeout: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._rates = rates
+        self._protocols = protocols
+        self._verify_timeout = verify_timeout
+        self._settle_timeout = settle_timeout
+        self._clock = clock
+        self._running: set[asyncio.Task[Delivery]] = set()
+        self._closing = False
+
+    async def buy(self, order: Order) -> Delivery:
+        """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
+        purchase = consider(order, self._protocols, self._clock())
+        try:
+            return await self._decide(purchase)
+        except StoreUnavailable as error:
+            telemetry.logger().error("store unavailable", reason=str(error))
+            raise Unavailable(
+                "STATE_UNAVAILABLE", "The record of purchases cannot be used.", retry_after=RETRY_AFTER
+            ) from error
+
+    async def drain(self) -> None:
+        """Take no new payments, and wait for the settlements under way."""
+        self._closing = True
+        while self._running:
+            await asyncio.wait(self._running)
+
+    # 4 and 5: decide by the table, and reserve.
+
+    async def _decide(self, purchase: Purchase) -> Delivery:
+        admitted = False
+        for _ in range(READ_AGAIN):
+            seen = await self._store.read(purchase.request.key, purchase.request.proofs)
+            decision = decide(seen, purchase.request)
+            if decision.do is not Do.RESERVE:
+                return await self._follow(decision, purchase)
+            if not admitted:
+                await self._admit(purchase)
+                admitted = True
+            attempt = await self._reserve(purchase, seen)
+            if attempt is not None:
+                return await self._in_own_task(attempt, purchase)
+        raise _come_back("Another request for the same purchase was faster, again and again.")
+
+    async def _follow(self, decision: Decision, purchase: Purchase) -> Delivery:
+        """Answer by a cell of the table that is not RESERVE."""
+        row = decision.row
+        match decision.do:
+            case Do.REPLAY if row is not None:
+                return _delivery(purchase, row, replayed=True)
+            case Do.CHALLENGE:
+                self._check_rail(purchase)
+                if isinstance(purchase.credential, Unreadable):
+                    raise await self._rejected(purchase, purchase.credential.reason)
+                raise await self._challenged(purchase, "PAYMENT_REQUIRED", "This call is paid for by the challenge.")
+            case Do.REJECT if row is not None:
+                self._check_rail(purchase)
+                raise await self._rejected(purchase, row.reason or "it was refused before", row.receipt)
+            case Do.DUPLICATE_PROOF:
+                raise AttemptConflict("DUPLICATE_PROOF", "This payment was used for another purchase before.")
+            case Do.IN_PROGRESS:
+                raise AttemptConflict(
+                    "PAYMENT_IN_PROGRESS", "The payment under this key is being settled.", retry_after=RETRY_AFTER
+                )
+            case Do.UNCERTAIN if row is not None:
+                if row.state is State.SETTLING:
+                    # Only what is written down changes by this, not the answer.
+                    with contextlib.suppress(StoreUnavailable):
+                        await self._store.move(row.claim, Lapse())
+                raise _uncertain()
+            case _:
+                cause = decision.cause or Cause.BODY
+                raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
+
+    async def _admit(self, purchase: Purchase) -> None:
+        """Let a payment attempt through: the rail is ready, the window is open, our own terms are met."""
+        self._check_rail(purchase)
+        await self._rates.count_payment(purchase.order.client)
+        if purchase.objection is not None:
+            raise await self._rejected(purchase, purchase.objection)
+
+    def _check_rail(self, purchase: Purchase) -> None:
+        ready, reason = purchase.order.protocol.ready()
+        if not ready or self._closing:
+            raise _provider_unavailable("the service is shutting down" if self._closing else reason)
+
+    async def _reserve(self, purchase: Purchase, seen: Snapshot) -> Attempt | None:
+        reservation = draft(purchase, lease=self._verify_timeout + RESERVE_MARGIN)
+        try:
+            return await self._store.reserve(reservation, purchase.request, seen)
+        except CommitUnknown:
+            found = await self._store.find(reservation.claim)
+            if found is None:
+                raise
+            return found
+
+    async def _in_own_task(self, attempt: Attempt, purchase: Purchase) -> Delivery:
+        """Go on in a task of its own: a client that disconnects from here on changes nothing."""
+        task = asyncio.create_task(self._pay(attempt, purchase), name="settle")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    # 6 to 9: verify, submit, settle once, record.
+
+    async def _pay(self, attempt: Attempt, purchase: Purchase) -> Delivery:
+        verification = await self._verify(purchase)
+        if self._closing and isinstance(verification, Verified):
+            verification = Unreachable("the service is shutting down")
+        match verification:
+            case Verified():
+                return await self._submit(attempt, purchase)
+            case Rejected(reason=reason):
+                if await self._moved(attempt, Withdraw()):
+                    raise await self._rejected(purchase, reason)
+            case Spent(reason=reason):
+                if await self._moved(attempt, AlreadyUsed(reason)):
+                    raise _uncertain()
+            case Unreachable(reason=reason):
+                if await self._moved(attempt, Withdraw()):
+                    raise _provider_unavailable(reason)
+            case _:
+                assert_never(verification)
+        return await self._lost(purchase)
+
+    async def _verify(self, purchase: Purchase) -> Verification:
+        try:
+            async with asyncio.timeout(self._verify_timeout):
+                return await purchase.order.protocol.verify(purchase.readable, purchase.offer)
+        except TimeoutError:
+            return Unreachable("the provider did not answer in time")
+        except Exception as error:  # noqa: BLE001 - nothing was sent: whatever broke, the caller may come again.
+            telemetry.logger().warning("verification broke", error=type(error).__name__)
+            return Unreachable("the provider could not be asked")
+
+    async def _submit(self, attempt: Attempt, purchase: Purchase) -> Delivery:
+        before = _boot_clock()
+        try:
+            submitted = await self._store.move(attempt.claim, Submit(self._settle_timeout + SETTLE_MARGIN))
+        except CommitUnknown:
+            found = await self._store.find(attempt.claim)
+            if found is not None and found.state is State.SETTLING:
+                await self._store.move(attempt.claim, Unsend())
+            raise
+        if not submitted.owned:
+            return await self._lost(purchase)
+        started = time.perf_counter()
+        outcome = await self._settle(purchase, before)
+        telemetry.count_settlement(attempt.protocol, type(outcome).__name__, time.perf_counter() - started)
+        telemetry.logger().info(
+            "settle outcome",
+            outcome=type(outcome).__name__,
+            rail=attempt.protocol,
+            key_prefix=telemetry.key_prefix(attempt.key),
+        )
+        return await self._record(attempt, purchase, outcome)
+
+    async def _settle(self, purchase: Purchase, submitted_at: float) -> Settlement:
+        """Make the one settle call of this attempt; whatever is not a definite outcome is `Uncertain`."""
+        if _boot_clock() - submitted_at > START_WITHIN:
+            return NotSent("the process was held up between the record and the call")
+        try:
+            async with asyncio.timeout(self._settle_timeout):
+                return await purchase.order.protocol.settle(purchase.readable, purchase.offer)
+        except TimeoutError:
+            return Uncertain("the provider did not answer in time")
+        except Exception as error:  # noqa: BLE001 - from here on money may have moved, whatever broke.
+            telemetry.logger().error("settlement broke", error=type(error).__name__)
+            return Uncertain(f"the settle call broke ({type(error).__name__})")
+
+    async def _record(self, attempt: Attempt, purchase: Purchase, outcome: Settlement) -> Delivery:
+        match outcome:
+            case Settled(receipt=receipt, transaction=transaction, payer=payer):
+                step = await self._record_money(attempt, Settle(receipt, transaction, payer))
+                if step.audit is not None:
+                    telemetry.alarm(
+                        "settled_after_release",
+                        "settled after release",
+                        key_prefix=telemetry.key_prefix(attempt.key),
+                    )
+                elif step.owned and step.attempt is not None:
+                    return _delivery(purchase, step.attempt, replayed=False)
+            case Refused(reason=reason, receipt=receipt):
+                if await self._moved(attempt, Refuse(reason, receipt)):
+                    raise await self._rejected(purchase, reason, receipt)
+            case NotSent(reason=reason):
+                if await self._moved(attempt, Unsend()):
+                    raise _provider_unavailable(reason)
+            case Uncertain(reason=reason):
+                if await self._moved(attempt, Doubt(reason)):
+                    raise _uncertain()
+            case _:
+                assert_never(outcome)
+        return await self._lost(purchase)
+
+    async def _record_money(self, attempt: Attempt, event: Settle) -> Step:
+        """Record that money moved, trying again for a minute; after that the row is uncertain by its lease."""
+        give_up = time.monotonic() + RECORD_FOR
+        while True:
+            try:
+                return await self._store.move(attempt.claim, event)
+            except StoreUnavailable as error:
+                telemetry.alarm(
+                    "unrecorded_money",
+                    "money moved and is not recorded yet",
+                    reason=str(error),
+                    transaction=event.transaction,
+                    receipt=event.receipt,
+                    key_prefix=telemetry.key_prefix(attempt.key),
+                )
+                if time.monotonic() > give_up:
+                    raise _uncertain() from error
+                await asyncio.sleep(0.5)
+
+    async def _moved(self, attempt: Attempt, event: Event) -> bool:
+        """Return whether the event took effect; otherwise this walk has lost its claim and decides nothing."""
+        return (await self._store.move(attempt.claim, event)).owned
+
+    async def _lost(self, purchase: Purchase) -> Delivery:
+        """Answer by the table, since somebody else decided meanwhile."""
+        seen = await self._store.read(purchase.request.key, purchase.request.proofs)
+        decision = decide(seen, purchase.request)
+        if decision.do is Do.RESERVE:
+            raise _come_back("The reservation of this payment ran out before it was submitted.")
+        return await self._follow(decision, purchase)
+
+    # Refusals with a challenge.
+
+    async def _rejected(self, purchase: Purchase, reason: str, receipt: str | None = None) -> PaymentRequired:
+        detail = f"The payment was refused: {reason}."
+        return await self._challenged(purchase, "PAYMENT_REJECTED", detail, reason, receipt)
+
+    async def _challenged(
+        self, purchase: Purchase, code: str, detail: str, reason: str | None = None, receipt: str | None = None
+    ) -> PaymentRequired:
+        protocol = purchase.order.protocol
+        challenge = await protocol.challenge(purchase.offer, reason)
+        headers = dict(challenge.headers)
+        if receipt is not None:
+            headers[protocol.headers.receipt] = receipt
+        return PaymentRequired(code, detail, headers=headers, members=challenge.members)
+
+
+_CONFLICTS: Final[Mapping[Cause, str]] = {
+    Cause.BODY: "This key stands for another input, operation or protocol.",
+    Cause.RELEASE: "This key was used under another release of the service.",
+    Cause.CREDENTIAL: "Another credential is being settled under this key.",
+    Cause.PAID: "This key is already paid: send the original credential with the identical body.",
+    Cause.EXPIRED: "This key was paid and its replay window is over: use a new key for a new purchase.",
+}
+
+
+def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
+    """Return the answer with the row's own receipt; it is recomputed from the body that was just sent."""
+    if row.output_sha256 != purchase.answer.output_sha256 or row.receipt is None:
+        telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
+        raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
+    return Delivery(purchase.answer.body, purchase.order.protocol.headers.receipt, row.receipt, replayed)
+
+
+def _uncertain() -> PaymentUncertain:
+    return PaymentUncertain("PAYMENT_UNCERTAIN", "The payment was submitted, and its outcome is not known.")
+
+
+def _provider_unavailable(reason: str | None) -> Unavailable:
+    detail = f"No payment can be taken at the moment: {reason or 'the provider is not ready'}."
+    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=RETRY_AFTER)
+
+
+def _come_back(detail: str) -> Unavailable:
+    return Unavailable("STATE_UNAVAILABLE", detail, retry_after=RETRY_AFTER)
+
+
+def _boot_clock() -> float:
+    """Return seconds by a clock that goes on while the machine is suspended, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,112 @@
+"""The application with a scripted rail, called in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.http.app import Parts, build_app
+from ranking_evaluate.payments.protocol import Offer, Settled, Settlement
+from ranking_evaluate.purchase import Purchases
+from ranking_evaluate.rates import Rates
+from tests.fakes import VALID_SECONDS, FixedClock, ScriptedProtocol, Signed
+
+PATH: Final = "/v1/scripted/ranking-evaluate"
+KEY: Final = "purchase-of-monday-0001"
+BODY: Final = b'{"queries":[{"id":"q","retrieved":["a"],"judgments":[{"id":"a","grade":1}]}]}'
+JSON: Final = {"Content-Type": "application/json"}
+
+
+SETTLED: Final = Settled("the receipt", "0x" + "ab" * 32, "payer")
+
+
+def settled(signed: Signed, offer: Offer) -> Settlement:
+    return SETTLED
+
+
+@dataclass
+class Service:
+    """The running application; `client` calls it."""
+
+    app: FastAPI
+    client: httpx.AsyncClient
+    protocol: ScriptedProtocol
+    store: SqliteStore
+    purchases: Purchases
+    clock: FixedClock
+
+    async def post(self, *lines: tuple[str, str], body: Any = BODY, path: str = PATH, **given: Any) -> httpx.Response:
+        """Send exactly these header lines; without any, the ones of a good request."""
+        headers = lines or (("Idempotency-Key", KEY), *JSON.items())
+        return await self.client.post(path, content=body, headers=list(headers), **given)
+
+    async def pay(self, proof: str = "first", key: str = KEY) -> httpx.Response:
+        signed = Signed(key, proof, self.clock.now() + VALID_SECONDS)
+        (credential,) = signed.header().items()
+        return await self.post(("Idempotency-Key", key), *JSON.items(), credential)
+
+
+@dataclass
+class Options:
+    """What a test may choose about the application."""
+
+    request_rate: str | None = None
+    payment_rate: str | None = None
+    max_in_flight: int = 256
+    cors_origins: tuple[str, ...] = ("*",)
+    protocol: ScriptedProtocol = field(default_factory=ScriptedProtocol)
+    client: tuple[str, int] = ("192.0.2.7", 50_000)
+
+
+@asynccontextmanager
+async def running(path: Path, options: Options) -> AsyncIterator[Service]:
+    clock = FixedClock()
+    store = SqliteStore(path, clock)
+    rates = Rates("memory://", options.request_rate, options.payment_rate)
+    protocol = options.protocol
+    protocol.settler = settled
+    purchases = Purchases(store, rates, (protocol,), verify_timeout=1.0, settle_timeout=1.0, clock=clock)
+    app = build_app(
+        Parts(
+            store=store,
+            protocols=(protocol,),
+            purchases=purchases,
+            rates=rates,
+            public_origin="https://rank.example",
+            max_in_flight=options.max_in_flight,
+            cors_origins=options.cors_origins,
+        )
+    )
+    transport = httpx.ASGITransport(app, raise_app_exceptions=False, client=options.client)
+    async with (
+        app.router.lifespan_context(app),
+        httpx.AsyncClient(transport=transport, base_url="https://rank.example") as client,
+    ):
+        yield Service(app, client, protocol, store, purchases, clock)
+
+
+Start = Callable[[Options], Awaitable[Service]]
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    async with AsyncExitStack() as stack:
+        numbers = iter(range(100))
+
+        async def started(options: Options) -> Service:
+            return await stack.enter_async_context(running(tmp_path / f"{next(numbers)}.db", options))
+
+        yield started
+
+
+@pytest.fixture
+async def service(start: Start) -> Service:
+    return await start(Options())

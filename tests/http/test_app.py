@@ -1,0 +1,282 @@
+"""Routes, rates and the headers of every answer; what the framework would say by itself never leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+import structlog
+from starlette.requests import Request
+
+from ranking_evaluate import evaluate, telemetry
+from ranking_evaluate.http.app import client_of
+from ranking_evaluate.payments.protocol import Readiness, Settlement
+from tests.http.conftest import BODY, JSON, KEY, PATH, SETTLED, Options, Service, Start
+
+pytestmark = pytest.mark.anyio
+
+
+def check_common(answer: httpx.Response) -> None:
+    """Every answer has these."""
+    assert len(answer.headers["x-request-id"]) == 24
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    varies = {name.strip().lower() for line in answer.headers.get_list("vary") for name in line.split(",")}
+    assert {"idempotency-key", "payment-signature", "authorization"} <= varies
+
+
+def check_problem(answer: httpx.Response, status: int, code: str) -> None:
+    check_common(answer)
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert (answer.status_code, document["status"], document["code"]) == (status, status, code)
+    assert document["requestId"] == answer.headers["x-request-id"]
+    retry_after = document["retryAfter"]
+    assert answer.headers.get("retry-after") == (None if retry_after is None else str(retry_after))
+
+
+async def test_a_paid_answer_is_the_free_one_with_its_receipt(service: Service) -> None:
+    answer = await service.pay()
+    assert (answer.status_code, answer.content) == (200, evaluate("ranking-evaluate", BODY))
+    check_common(answer)
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "private, no-store"
+    assert answer.headers["x-scripted-receipt"] == "the receipt"
+    assert "idempotent-replayed" not in answer.headers
+    replay = await service.pay()
+    assert (replay.status_code, replay.content) == (200, answer.content)
+    assert replay.headers["x-scripted-receipt"] == "the receipt"
+    assert replay.headers["idempotent-replayed"] == "true"
+    assert replay.headers["x-request-id"] != answer.headers["x-request-id"]
+
+
+async def test_a_challenge_is_kept_by_nobody(service: Service) -> None:
+    answer = await service.post()
+    check_problem(answer, 402, "PAYMENT_REQUIRED")
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["x-scripted-challenge"] == KEY
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/", "/v1", PATH + "/", PATH + "/x", "/v1/other/ranking-evaluate", "/v1/scripted/none", "//v1/attempts", "/docs"],
+)
+async def test_h39_what_is_not_there_is_404_and_never_a_redirect(service: Service, path: str) -> None:
+    answer = await service.client.post(path, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
+    assert answer.status_code in {404, 405}
+    assert "location" not in answer.headers
+    if answer.status_code == 404:
+        check_problem(answer, 404, "NOT_FOUND")
+
+
+async def test_h39_a_trailing_slash_is_404(service: Service) -> None:
+    check_problem(await service.post(path=PATH + "/"), 404, "NOT_FOUND")
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+async def test_another_method_is_405_with_the_allowed_ones(service: Service, method: str) -> None:
+    answer = await service.client.request(method, PATH)
+    check_problem(answer, 405, "METHOD_NOT_ALLOWED")
+    assert "POST" in answer.headers["allow"]
+
+
+async def test_the_attempts_of_a_key_are_read_only(service: Service) -> None:
+    answer = await service.client.post("/v1/attempts", headers={"Idempotency-Key": KEY})
+    check_problem(answer, 405, "METHOD_NOT_ALLOWED")
+    assert "GET" in answer.headers["allow"]
+
+
+# Rates and load.
+
+
+async def test_a_client_over_its_rate_waits_and_another_does_not(start: Start) -> None:
+    service = await start(Options(request_rate="2/minute"))
+    for _ in range(2):
+        assert (await service.post()).status_code == 402
+    # Before anything of the request is looked at.
+    answer = await service.post(("X-Nothing", "right"), body=b"{")
+    check_problem(answer, 429, "RATE_LIMITED")
+    assert 1 <= int(answer.headers["retry-after"]) <= 60
+    check_problem(await service.client.get("/v1/attempts", headers={"Idempotency-Key": KEY}), 429, "RATE_LIMITED")
+    assert (await service.client.get("/healthz")).status_code == 200
+    transport = httpx.ASGITransport(service.app, client=("192.0.2.8", 1))
+    async with httpx.AsyncClient(transport=transport, base_url="https://rank.example") as other:
+        answer = await other.post(PATH, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
+        assert answer.status_code == 402
+
+
+async def test_q24_a_client_that_was_limited_while_it_paid_still_gets_what_it_paid_for(start: Start) -> None:
+    service = await start(Options(request_rate="1/second"))
+    held: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+    service.protocol.settler = lambda signed, offer: held
+    buyer = asyncio.create_task(service.pay())
+    while not service.protocol.ledger.calls:  # noqa: ASYNC110 - A dict has no event.
+        await asyncio.sleep(0.001)
+    check_problem(await service.pay(), 429, "RATE_LIMITED")
+    held.set_result(SETTLED)
+    assert (await buyer).status_code == 200
+    await asyncio.sleep(1.1)
+    assert (await service.pay()).headers["idempotent-replayed"] == "true"
+    assert service.protocol.ledger.calls == {"first": 1}
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
+        ("testclient", "testclient"),
+    ],
+)
+def test_a_rate_counts_an_address_and_of_ipv6_its_network(host: str, counted: str) -> None:
+    assert client_of(Request({"type": "http", "client": (host, 1), "headers": []})) == counted
+    assert client_of(Request({"type": "http", "client": None, "headers": []})) == "unknown"
+
+
+async def test_over_the_load_limit_is_503_and_the_place_is_given_back(start: Start) -> None:
+    service = await start(Options(max_in_flight=1))
+    held: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
+    service.protocol.settler = lambda signed, offer: held
+    buyer = asyncio.create_task(service.pay())
+    while not service.protocol.ledger.calls:  # noqa: ASYNC110 - A dict has no event.
+        await asyncio.sleep(0.001)
+    check_problem(await service.post(), 503, "OVERLOADED")
+    assert (await service.client.get("/healthz")).status_code == 200
+    held.set_result(SETTLED)
+    assert (await buyer).status_code == 200
+    for _ in range(3):
+        check_problem(await service.post(body=b"{"), 400, "MALFORMED_JSON")
+    check_problem(await service.post(("Idempotency-Key", KEY * 2), *JSON.items()), 402, "PAYMENT_REQUIRED")
+
+
+async def test_a_rail_that_is_down_is_503_with_retry_after(service: Service) -> None:
+    service.protocol.readiness = Readiness(False, "asleep")
+    answer = await service.post()
+    check_problem(answer, 503, "PAYMENT_UNAVAILABLE")
+    assert answer.headers["retry-after"] == "2"
+
+
+# Browsers.
+
+PREFLIGHT = {
+    "Origin": "https://shop.example",
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "content-type, idempotency-key, payment-signature, authorization",
+}
+
+
+def listed(answer: httpx.Response, header: str) -> set[str]:
+    return {name.strip().lower() for name in answer.headers[header].split(",")}
+
+
+async def test_h48_any_origin_may_send_what_a_payment_needs(service: Service) -> None:
+    answer = await service.client.options(PATH, headers=PREFLIGHT)
+    assert answer.status_code in {200, 204}
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert "access-control-allow-credentials" not in answer.headers
+    allowed = listed(answer, "access-control-allow-headers")
+    assert {"content-type", "idempotency-key", "payment-signature", "authorization"} <= allowed
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    check_common(answer)
+
+
+EXPOSED = {
+    "payment-required",
+    "payment-response",
+    "www-authenticate",
+    "payment-receipt",
+    "retry-after",
+    "idempotent-replayed",
+    "x-request-id",
+}
+
+
+async def test_a_browser_can_read_every_answer_and_its_payment_headers(service: Service) -> None:
+    origin = ("Origin", "https://shop.example")
+    good = (("Idempotency-Key", KEY), *JSON.items(), origin)
+    answers = [
+        await service.post(*good),
+        await service.post(*good, body=b"{"),
+        await service.post(*good, path="/nowhere"),
+        await service.client.put(PATH, headers=[origin]),
+    ]
+    service.protocol.challenge = broken  # type: ignore[method-assign]
+    answers.append(await service.post(*good))
+    assert [answer.status_code for answer in answers] == [402, 400, 404, 405, 500]
+    for answer in answers:
+        assert answer.headers["access-control-allow-origin"] == "*"
+        assert listed(answer, "access-control-expose-headers") == EXPOSED
+
+
+async def test_cors_can_be_narrowed_and_switched_off(start: Start) -> None:
+    narrow = await start(Options(cors_origins=("https://shop.example",)))
+    allowed = await narrow.client.options(PATH, headers=PREFLIGHT)
+    assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
+    other = await narrow.client.options(PATH, headers={**PREFLIGHT, "Origin": "https://other.example"})
+    assert "access-control-allow-origin" not in other.headers
+    off = await start(Options(cors_origins=()))
+    answer = await off.client.options(PATH, headers=PREFLIGHT)
+    assert answer.status_code == 405
+    assert "access-control-allow-origin" not in answer.headers
+
+
+# Bugs.
+
+
+async def broken(*given: Any, **named: Any) -> Any:
+    # Put together here, since a log line may quote this source.
+    raise ZeroDivisionError("".join(("can", "ary")))
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Return what reads the log as `serve` writes it."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    telemetry.configure_logs("info")
+    yield stream.getvalue
+    structlog.reset_defaults()
+
+
+async def test_a_bug_is_a_problem_of_ours_and_its_text_stays_unsaid(service: Service, logs: Callable[[], str]) -> None:
+    service.protocol.challenge = broken  # type: ignore[method-assign]
+    answer = await service.post()
+    check_problem(answer, 500, "INTERNAL")
+    assert "canary" not in answer.text
+    line, request_line = logs().splitlines()
+    assert json.loads(request_line)["code"] == "INTERNAL"
+    logged = json.loads(line)
+    assert (logged["level"], logged["error"]) == ("error", "ZeroDivisionError")
+    assert logged["request_id"] == answer.headers["x-request-id"]
+    assert "in broken" in logged["exception"]
+    assert "canary" not in line
+
+
+async def test_the_service_serves_on_after_a_bug(service: Service) -> None:
+    service.protocol.challenge, whole = broken, service.protocol.challenge  # type: ignore[method-assign]
+    check_problem(await service.post(), 500, "INTERNAL")
+    service.protocol.challenge = whole  # type: ignore[method-assign]
+    assert (await service.post()).status_code == 402
+
+
+async def test_nothing_a_caller_sent_is_echoed(service: Service) -> None:
+    canary = "CANARYcanary0123456789"
+    lines = [
+        (("Idempotency-Key", canary + "."), *JSON.items()),
+        (("Idempotency-Key", KEY), ("Content-Type", canary)),
+        (("Idempotency-Key", KEY), *JSON.items(), ("Content-Encoding", canary)),
+        (("Idempotency-Key", KEY), *JSON.items(), ("x-scripted-payment", canary)),
+    ]
+    for headers in lines:
+        answer = await service.post(*headers)
+        assert 400 <= answer.status_code < 500
+        assert canary not in answer.text
+    body = b'{"queries":[{"id":"CANARY","retrieved":["CANARY","CANARY"],"judgments":[]}],"k":"CANARY"}'
+    answer = await service.post(body=body)
+    assert (answer.status_code, "CANARY" in answer.text) == (422, False)

@@ -1,0 +1,78 @@
+"""The x402 challenge fits into its header wherever the service stands, and is made once for each that there is."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from x402.schemas import SupportedResponse
+
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.operations.registry import OPERATIONS
+from ranking_evaluate.order import offer_of
+from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.x402 import MAX_CHALLENGE_BYTES, MAX_KEPT_CHALLENGES, X402Protocol
+
+NETWORK = "eip155:8453"
+
+
+@pytest.fixture
+def rail(monkeypatch: pytest.MonkeyPatch) -> X402Protocol:
+    token = USDC[NETWORK]
+    rail = X402Protocol(
+        X402Config(
+            pay_to="0x" + "11" * 20,
+            network=NETWORK,
+            asset=token.asset,
+            asset_name=token.name,
+            asset_version=token.version,
+            facilitator_url="https://facilitator.example",
+        )
+    )
+    kinds = [{"x402Version": 2, "scheme": "exact", "network": NETWORK}]
+    supported = SupportedResponse.model_validate({"kinds": kinds, "extensions": [], "signers": {}})
+
+    async def answer() -> Any:
+        return supported.model_dump(by_alias=True)
+
+    monkeypatch.setattr(rail._facilitator, "supported", answer)
+    asyncio.run(rail.start())
+    assert rail.ready().ready
+    return rail
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+@pytest.mark.parametrize("origin", ["https://a.io", f"https://{'long-name.' * 10}example"])
+@pytest.mark.parametrize("reason", [None, "what it accepts is not what is asked: " * 3])
+def test_a_challenge_fits_into_its_header(
+    rail: X402Protocol, operation: Operation[Any], origin: str, reason: str | None
+) -> None:
+    offer = offer_of(operation, url=f"{origin}/v1/x402/{operation.id}", key="k" * 128, body=b"{}")
+    challenge = asyncio.run(rail.challenge(offer, reason))
+    assert len(challenge.headers["payment-required"]) <= MAX_CHALLENGE_BYTES
+
+
+def test_what_is_announced_is_what_the_challenge_asks(rail: X402Protocol) -> None:
+    for operation in OPERATIONS:
+        offer = offer_of(operation, url="https://a.io/", key="k" * 16, body=b"{}")
+        members: Any = asyncio.run(rail.challenge(offer)).members
+        assert list(rail.announce(operation.price_base_units).accepts) == members["accepts"]
+
+
+def test_the_key_and_the_body_make_no_new_challenge_and_a_reason_does(rail: X402Protocol) -> None:
+    async def challenges() -> None:
+        first = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"))
+        again = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="b" * 16, body=b"[]"))
+        assert again is first
+        refused = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"), "no")
+        assert refused.members["error"] == "no"
+        started = time.perf_counter()
+        for number in range(3 * MAX_KEPT_CHALLENGES):
+            offer = offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}")
+            await rail.challenge(offer, f"reason {number}")
+        assert len(rail._challenges) <= MAX_KEPT_CHALLENGES
+        assert time.perf_counter() - started < 30
+
+    asyncio.run(challenges())

@@ -1,0 +1,214 @@
+"""What a real chain says of an authorization: landed, never landed, or unknown; only the first two are evidence."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+import pytest
+from eth_account import Account
+from web3.types import RPCEndpoint
+
+from ranking_evaluate.payments.evm import AuthorizationLookup
+from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
+from ranking_evaluate.sandbox import Wallet
+from ranking_evaluate.sandbox.anvil import Chain, start_anvil
+from ranking_evaluate.sandbox.processes import Processes
+from ranking_evaluate.sandbox.token import Token, deploy_token
+from ranking_evaluate.sandbox.wallets import new_wallet
+
+pytestmark = pytest.mark.anyio
+
+PRICE = 10_000
+TRANSFER = {
+    "from": "address",
+    "to": "address",
+    "value": "uint256",
+    "validAfter": "uint256",
+    "validBefore": "uint256",
+    "nonce": "bytes32",
+}
+CANCEL = {"authorizer": "address", "nonce": "bytes32"}
+
+
+@dataclass
+class Bank:
+    """A chain of this module's own, whose time only goes forward by hand, and somebody who pays on it."""
+
+    chain: Chain
+    token: Token
+    payer: Wallet
+    payee: str
+
+    @property
+    def now(self) -> int:
+        return int(self.chain.web3.eth.get_block("latest")["timestamp"])
+
+    def ask(self, method: str, *params: Any) -> Any:
+        return self.chain.web3.provider.make_request(RPCEndpoint(method), list(params))
+
+    def pass_time(self, seconds: int) -> None:
+        """Let time pass, and so many blocks that a final one is past it (anvil's is 64 behind)."""
+        self.ask("evm_increaseTime", seconds)
+        self.ask("anvil_mine", hex(70))
+
+    def facts(self, *, valid_for: int = 120) -> PaymentFacts:
+        return PaymentFacts(
+            network=self.chain.network,
+            asset=self.token.address.lower(),
+            amount=PRICE,
+            pay_to=self.payee.lower(),
+            payer=self.payer.address.lower(),
+            payment_id="0x" + secrets.token_hex(32),
+            valid_before=self.now + valid_for,
+        )
+
+    def pay(self, facts: PaymentFacts, *, amount: int = PRICE, to: str | None = None) -> str:
+        """Use the authorization and return the transaction."""
+        message = {
+            "from": self.payer.address,
+            "to": to or self.payee,
+            "value": amount,
+            "validAfter": 0,
+            "validBefore": facts.valid_before,
+            "nonce": bytes.fromhex(facts.payment_id[2:]),
+        }
+        signature = self.sign("TransferWithAuthorization", TRANSFER, message)
+        receipt = self.token.send("transferWithAuthorization", *message.values(), *signature)
+        return str(receipt["transactionHash"].to_0x_hex())
+
+    def cancel(self, facts: PaymentFacts) -> None:
+        message = {"authorizer": self.payer.address, "nonce": bytes.fromhex(facts.payment_id[2:])}
+        self.token.send("cancelAuthorization", *message.values(), *self.sign("CancelAuthorization", CANCEL, message))
+
+    def sign(self, name: str, fields: dict[str, str], message: dict[str, Any]) -> tuple[int, bytes, bytes]:
+        domain = {
+            "name": self.token.name,
+            "version": self.token.version,
+            "chainId": self.chain.chain_id,
+            "verifyingContract": self.token.address,
+        }
+        types = {name: [{"name": field, "type": kind} for field, kind in fields.items()]}
+        signed = Account.from_key(self.payer.key).sign_typed_data(domain, types, message)
+        return signed.v, signed.r.to_bytes(32, "big"), signed.s.to_bytes(32, "big")
+
+    async def look(self, facts: PaymentFacts) -> Evidence:
+        return await AuthorizationLookup(self.chain.rpc).look(facts)
+
+
+@pytest.fixture(scope="module")
+def bank() -> Iterator[Bank]:
+    processes = Processes()
+    try:
+        chain = start_anvil(processes)
+        token = deploy_token(chain)
+        payer = new_wallet()
+        token.mint(payer.address, 1000 * PRICE)
+        yield Bank(chain, token, payer, new_wallet().address)
+    finally:
+        processes.stop()
+
+
+async def test_a_payment_on_the_chain_has_landed_in_its_transaction(bank: Bank) -> None:
+    facts = bank.facts()
+    transaction = bank.pay(facts)
+    assert await bank.look(facts) == Landed(transaction)
+    bank.pass_time(300)
+    assert await bank.look(facts) == Landed(transaction)
+
+
+async def test_among_many_payments_each_finds_its_own(bank: Bank) -> None:
+    paid = [bank.facts() for _ in range(5)]
+    transactions = [bank.pay(facts) for facts in paid]
+    bank.pass_time(1000)
+    for facts, transaction in zip(paid, transactions, strict=True):
+        assert await bank.look(facts) == Landed(transaction)
+
+
+async def test_an_unused_authorization_may_still_land_until_a_final_block_is_past_it(bank: Bank) -> None:
+    facts = bank.facts()
+    assert isinstance(await bank.look(facts), Unknown)
+    # The latest block is past it, the final one is not: a reorganisation could still let it land.
+    bank.ask("evm_increaseTime", 130)
+    bank.ask("evm_mine")
+    assert facts.valid_before is not None
+    assert bank.now > facts.valid_before
+    assert isinstance(await bank.look(facts), Unknown)
+    bank.pass_time(1)
+    assert isinstance(await bank.look(facts), NeverLanded)
+
+
+async def test_the_last_second_counts_as_alive(bank: Bank) -> None:
+    bank.pass_time(1)
+    final = int(bank.chain.web3.eth.get_block("finalized")["timestamp"])
+    assert isinstance(await bank.look(replace(bank.facts(), valid_before=final)), Unknown)
+    assert isinstance(await bank.look(replace(bank.facts(), valid_before=final - 1)), NeverLanded)
+
+
+async def test_a_cancelled_authorization_is_not_a_payment(bank: Bank) -> None:
+    facts = bank.facts()
+    bank.cancel(facts)
+    assert isinstance(await bank.look(facts), Unknown)
+    bank.pass_time(300)
+    assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_a_payment_of_another_amount_or_to_somebody_else_is_not_ours(bank: Bank) -> None:
+    less, elsewhere = bank.facts(), bank.facts()
+    bank.pay(less, amount=PRICE - 1)
+    bank.pay(elsewhere, to=new_wallet().address)
+    for facts in (less, elsewhere):
+        assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_somebody_elses_payment_is_not_this_one(bank: Bank) -> None:
+    paid = bank.facts()
+    bank.pay(paid)
+    stranger = replace(paid, payer=new_wallet().address.lower())
+    assert isinstance(await bank.look(stranger), Unknown)
+
+
+async def test_another_chain_says_nothing(bank: Bank) -> None:
+    facts = replace(bank.facts(valid_for=-1000), network="eip155:8453")
+    found = await bank.look(facts)
+    assert isinstance(found, Unknown)
+    assert bank.chain.network in found.reason
+
+
+async def test_another_token_says_nothing(bank: Bank) -> None:
+    """Where there is no token its state cannot be read, which is not the state "unused"."""
+    facts = replace(bank.facts(), asset="0x" + "11" * 20, valid_before=1)
+    assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_a_record_without_an_authorization_is_unknown(bank: Bank) -> None:
+    for facts in (replace(bank.facts(), payer=None), replace(bank.facts(), valid_before=None)):
+        assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_a_node_that_is_down_says_nothing(bank: Bank) -> None:
+    assert isinstance(await AuthorizationLookup("http://127.0.0.1:1").look(bank.facts(valid_for=-1000)), Unknown)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"error": {"code": -32000, "message": "no"}},
+        {"jsonrpc": "2.0"},
+        [],
+        {"result": None},
+        {"result": {}},
+        {"result": "later"},
+        {"result": 7},
+    ],
+)
+async def test_a_node_that_answers_nonsense_says_nothing(
+    bank: Bank, monkeypatch: pytest.MonkeyPatch, said: object
+) -> None:
+    real = httpx.AsyncClient
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=said))
+    monkeypatch.setattr(httpx, "AsyncClient", lambda **given: real(transport=transport))
+    assert isinstance(await bank.look(bank.facts(valid_for=-1000)), Unknown)

@@ -1,0 +1,336 @@
+"""Every variable is read, every wrong one stops the start with a line that names it and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import FrozenInstanceError
+from types import MappingProxyType
+
+import pytest
+
+from ranking_evaluate.payments.config import MppConfig, X402Config
+from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, read_settings
+
+PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+BASE_USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
+SECRET = "s" * 32
+
+X402 = {"X402_PAY_TO": PAYEE, "X402_NETWORK": "eip155:84532", "X402_FACILITATOR_URL": "https://facilitator.example"}
+MPP = {
+    "MPP_RECIPIENT": PAYEE,
+    "MPP_CHAIN_ID": "42431",
+    "MPP_RPC_URL": "https://rpc.example/of-mpp",
+    "MPP_CURRENCY": "0x20c0000000000000000000000000000000000000",
+    "MPP_SECRET_KEY": SECRET,
+}
+Given = Mapping[str, str]
+NOTHING: Given = MappingProxyType({})
+OWN_TOKEN = {"X402_ASSET": BASE_USDC, "X402_ASSET_NAME": "My Dollar", "X402_ASSET_VERSION": "7"}
+
+
+def read(given: Given = NOTHING, /, *, host: str = "127.0.0.1", port: int = 8402, **more: str) -> Settings:
+    return read_settings({PREFIX + name: value for name, value in {**given, **more}.items()}, host=host, port=port)
+
+
+def faults(given: Given = NOTHING, /, *, host: str = "127.0.0.1", **more: str) -> list[str]:
+    with pytest.raises(SettingsError) as refused:
+        read({**given, **more}, host=host)
+    assert str(refused.value).splitlines() == refused.value.faults
+    return refused.value.faults
+
+
+def test_without_any_variable_the_published_defaults_hold() -> None:
+    assert read() == Settings(
+        public_origin="http://127.0.0.1:8402",
+        database_url="sqlite:///ranking-evaluate.db",
+        x402=None,
+        mpp=None,
+        verify_timeout=10.0,
+        settle_timeout=90.0,
+        request_rate="120/minute",
+        payment_rate="30/minute",
+        rate_storage_url="memory://",
+        max_in_flight=256,
+        trusted_proxies=(),
+        cors_origins=("*",),
+        log_level="info",
+        metrics_port=None,
+        security_contact=None,
+    )
+
+
+def test_every_variable_is_read() -> None:
+    given = {
+        "PUBLIC_ORIGIN": "https://rank.example",
+        "DATABASE_URL": "postgresql://host/db",
+        **X402,
+        **OWN_TOKEN,
+        "X402_FACILITATOR_AUTHORIZATION": "Bearer abc",
+        "X402_MAX_TIMEOUT": "60",
+        "X402_RPC_URL": "https://rpc.example/of-x402",
+        **MPP,
+        "MPP_PREVIOUS_SECRET_KEY": "p" * 32,
+        "VERIFY_TIMEOUT": "2.5",
+        "SETTLE_TIMEOUT": "30",
+        "REQUEST_RATE": "5/second",
+        "PAYMENT_RATE": "1/hour",
+        "RATE_STORAGE_URL": "redis://cache:6379",
+        "MAX_IN_FLIGHT": "7",
+        "TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+        "CORS_ORIGINS": "https://a.example/, http://localhost:3000",
+        "LOG_LEVEL": "DEBUG",
+        "METRICS_PORT": "9100",
+        "SECURITY_CONTACT": "mailto:security@rank.example",
+        "WALLET_KEY": "0x" + "11" * 32,
+    }
+    assert set(given) == set(VARIABLES)
+    assert read(given) == Settings(
+        public_origin="https://rank.example",
+        database_url="postgresql://host/db",
+        x402=X402Config(
+            pay_to=PAYEE,
+            network="eip155:84532",
+            asset=BASE_USDC,
+            asset_name="My Dollar",
+            asset_version="7",
+            facilitator_url="https://facilitator.example",
+            facilitator_authorization="Bearer abc",
+            max_timeout=60,
+            rpc_url="https://rpc.example/of-x402",
+            verify_timeout=2.5,
+            settle_timeout=30.0,
+        ),
+        mpp=MppConfig(
+            recipient=PAYEE,
+            chain_id=42431,
+            rpc_url="https://rpc.example/of-mpp",
+            currency="0x20c0000000000000000000000000000000000000",
+            secret_key=SECRET,
+            previous_secret_key="p" * 32,
+            realm="rank.example",
+            verify_timeout=2.5,
+            settle_timeout=30.0,
+        ),
+        verify_timeout=2.5,
+        settle_timeout=30.0,
+        request_rate="5/second",
+        payment_rate="1/hour",
+        rate_storage_url="redis://cache:6379",
+        max_in_flight=7,
+        trusted_proxies=("10.0.0.0/8", "::1"),
+        cors_origins=("https://a.example", "http://localhost:3000"),
+        log_level="debug",
+        metrics_port=9100,
+        security_contact="mailto:security@rank.example",
+    )
+
+
+WRONG = [
+    ("PUBLIC_ORIGIN", "rank.example", "https://your.host"),
+    ("PUBLIC_ORIGIN", "ftp://rank.example", "https://your.host"),
+    ("PUBLIC_ORIGIN", "https://rank.example/shop", "without a path"),
+    ("PUBLIC_ORIGIN", "https://rank.example?x=1", "without a path"),
+    ("PUBLIC_ORIGIN", "https://user@rank.example", "without a path"),
+    ("PUBLIC_ORIGIN", "https://rank.example:99999", "65535"),
+    ("PUBLIC_ORIGIN", "http://rank.example", "must be https"),
+    ("DATABASE_URL", "mysql://host/db", "sqlite:///path"),
+    ("DATABASE_URL", "sqlite:///", "sqlite:///path"),
+    ("X402_PAY_TO", PAYEE[:-1], "40 hexadecimal digits"),
+    ("X402_PAY_TO", "0x" + "0" * 40, "40 hexadecimal digits"),
+    ("X402_PAY_TO", PAYEE.replace("5aAe", "5AAe"), "EIP-55"),
+    ("X402_NETWORK", "base-sepolia", "CAIP-2"),
+    ("X402_NETWORK", "solana:mainnet", "CAIP-2"),
+    ("X402_FACILITATOR_URL", "facilitator.example", "http or https"),
+    ("X402_FACILITATOR_URL", "https://facilitator.example?key=1", "http or https"),
+    ("X402_FACILITATOR_URL", "https://facilitator.example:port", "Port"),
+    ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\u0301", "ASCII"),
+    ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\r\nX-Other: b", "ASCII"),
+    ("X402_MAX_TIMEOUT", "29", "between 30 and 600"),
+    ("X402_MAX_TIMEOUT", "601", "between 30 and 600"),
+    ("X402_MAX_TIMEOUT", "1e2", "whole number"),
+    ("X402_RPC_URL", "ws://rpc.example", "http or https"),
+    ("MPP_RECIPIENT", "payee.eth", "40 hexadecimal digits"),
+    ("MPP_CHAIN_ID", "0", "above zero"),
+    ("MPP_RPC_URL", "rpc", "http or https"),
+    ("MPP_CURRENCY", "pathUSD", "40 hexadecimal digits"),
+    ("MPP_SECRET_KEY", "s" * 31, "32 bytes"),
+    ("MPP_PREVIOUS_SECRET_KEY", "short", "32 bytes"),
+    ("VERIFY_TIMEOUT", "0", "between 0.1 and 600"),
+    ("VERIFY_TIMEOUT", "nan", "between 0.1 and 600"),
+    ("SETTLE_TIMEOUT", "inf", "between 0.1 and 600"),
+    ("SETTLE_TIMEOUT", "soon", "between 0.1 and 600"),
+    ("REQUEST_RATE", "many", "120/minute"),
+    ("PAYMENT_RATE", "3/fortnight", "120/minute"),
+    ("RATE_STORAGE_URL", "memcached://host", "memory://"),
+    ("MAX_IN_FLIGHT", "0", "above zero"),
+    ("MAX_IN_FLIGHT", "\u0663", "whole number"),
+    ("TRUSTED_PROXIES", "10.0.0.1, proxy.example", "IP addresses"),
+    ("CORS_ORIGINS", "a.example", "origins"),
+    ("LOG_LEVEL", "verbose", "debug, info, warning, error"),
+    ("METRICS_PORT", "65536", "port"),
+    ("SECURITY_CONTACT", "security@rank.example", "mailto:"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "hint"), WRONG)
+def test_a_wrong_value_is_named_with_what_to_do(name: str, value: str, hint: str) -> None:
+    (fault,) = faults(X402 | MPP | {name: value})
+    assert fault.startswith(f"{PREFIX}{name}: ")
+    assert hint in fault
+
+
+def test_every_variable_that_can_be_wrong_was_tried() -> None:
+    free_text = {"X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION", "WALLET_KEY"}
+    assert {name for name, _, _ in WRONG} == set(VARIABLES) - free_text
+
+
+def test_all_faults_are_told_at_once() -> None:
+    told = faults(X402 | {"X402_PAY_TO": "me"}, LOG_LEVEL="loud", SETTLE_TIMEOUT="-1")
+    assert {fault.split(":")[0] for fault in told} == {
+        f"{PREFIX}LOG_LEVEL",
+        f"{PREFIX}SETTLE_TIMEOUT",
+        f"{PREFIX}X402_PAY_TO",
+    }
+
+
+@pytest.mark.parametrize(("name", "hint"), [("X402_PAYTO", "X402_PAY_TO"), ("SETTLE_TIMOUT", "SETTLE_TIMEOUT")])
+def test_an_unknown_variable_is_refused_with_the_name_that_was_meant(name: str, hint: str) -> None:
+    (fault,) = faults({name: "1"})
+    assert fault == f"{PREFIX}{name}: there is no such variable; did you mean {PREFIX}{hint}?"
+
+
+def test_an_unknown_variable_like_nothing_has_no_hint() -> None:
+    assert faults(QQQQQQ="1") == [f"{PREFIX}QQQQQQ: there is no such variable"]
+
+
+def test_other_programs_variables_are_nobodys_business() -> None:
+    assert read_settings({"PATH": "/bin", "RANKING": "x"}, host="127.0.0.1", port=8402) == read()
+
+
+@pytest.mark.parametrize("missing", X402)
+def test_half_an_x402_rail_names_what_is_missing(missing: str) -> None:
+    (fault,) = faults({name: value for name, value in X402.items() if name != missing})
+    assert fault.startswith(f"{PREFIX}{missing}: needed")
+
+
+@pytest.mark.parametrize("missing", MPP)
+def test_half_an_mpp_rail_names_what_is_missing(missing: str) -> None:
+    (fault,) = faults({name: value for name, value in MPP.items() if name != missing})
+    assert fault.startswith(f"{PREFIX}{missing}: needed")
+
+
+def test_an_optional_variable_alone_is_half_a_rail_too() -> None:
+    (fault,) = faults(X402_RPC_URL="https://rpc.example")
+    assert fault.startswith(f"{PREFIX}X402_PAY_TO: needed, since {PREFIX}X402_RPC_URL is set")
+
+
+def test_a_rail_of_empty_variables_is_no_rail() -> None:
+    assert read(dict.fromkeys(X402 | MPP, " ")).x402 is None
+
+
+@pytest.mark.parametrize(
+    ("network", "asset", "name"),
+    [
+        ("eip155:8453", BASE_USDC, "USD Coin"),
+        ("eip155:84532", "0x036CbD53842c5426634e7929541eC2318f3dCF7e", "USDC"),
+    ],
+)
+def test_a_known_network_pays_in_its_usdc(network: str, asset: str, name: str) -> None:
+    x402 = read(X402 | {"X402_NETWORK": network}).x402
+    assert x402 is not None
+    assert (x402.asset, x402.asset_name, x402.asset_version) == (asset, name, "2")
+
+
+def test_an_unknown_network_needs_the_whole_token() -> None:
+    assert "has no known USDC" in faults(X402 | {"X402_NETWORK": "eip155:31337"})[0]
+    x402 = read(X402 | OWN_TOKEN | {"X402_NETWORK": "eip155:31337"}).x402
+    assert x402 is not None
+    assert (x402.asset, x402.asset_name, x402.asset_version) == (BASE_USDC, "My Dollar", "7")
+
+
+@pytest.mark.parametrize("alone", OWN_TOKEN)
+def test_a_part_of_a_token_is_never_mixed_with_the_known_one(alone: str) -> None:
+    (fault,) = faults(X402 | {alone: OWN_TOKEN[alone]})
+    assert "go together" in fault
+
+
+@pytest.mark.parametrize(
+    ("network", "chain_id", "mixed"),
+    [
+        ("eip155:8453", "4217", False),
+        ("eip155:84532", "42431", False),
+        ("eip155:8453", "42431", True),
+        ("eip155:84532", "4217", True),
+    ],
+)
+def test_real_and_test_money_are_not_mixed(network: str, chain_id: str, mixed: bool) -> None:
+    given = X402 | MPP | {"X402_NETWORK": network, "MPP_CHAIN_ID": chain_id}
+    if mixed:
+        (fault,) = faults(given)
+        assert "mix a mainnet with a testnet" in fault
+    else:
+        assert read(given).mpp is not None
+
+
+@pytest.mark.parametrize("address", [PAYEE.lower(), "0x" + PAYEE[2:].upper(), PAYEE])
+def test_an_address_without_a_checksum_or_with_a_right_one_is_taken(address: str) -> None:
+    x402 = read(X402 | {"X402_PAY_TO": address}).x402
+    assert x402 is not None
+    assert x402.pay_to == address
+
+
+def test_one_mistyped_digit_of_a_checksummed_address_is_found() -> None:
+    mistyped = PAYEE[:-1] + "e"
+    assert "mistyped" in faults(X402 | {"X402_PAY_TO": mistyped})[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [("127.0.0.1", "http://127.0.0.1:9000"), ("localhost", "http://localhost:9000"), ("::1", "http://[::1]:9000")],
+)
+def test_a_loopback_address_serves_as_origin(host: str, origin: str) -> None:
+    assert read(host=host, port=9000).public_origin == origin
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "rank.example"])  # noqa: S104 - None is bound.
+def test_every_other_address_needs_a_public_origin(host: str) -> None:
+    (fault,) = faults(host=host)
+    assert fault.startswith(f"{PREFIX}PUBLIC_ORIGIN: needed, since {host} is not a loopback address")
+    assert read(host=host, PUBLIC_ORIGIN="https://rank.example").public_origin == "https://rank.example"
+
+
+def test_the_origin_loses_its_slash_and_gives_mpp_its_realm() -> None:
+    settings = read(MPP, PUBLIC_ORIGIN="https://rank.example:8443/")
+    assert settings.public_origin == "https://rank.example:8443"
+    assert settings.mpp is not None
+    assert settings.mpp.realm == "rank.example"
+
+
+def test_an_empty_rate_or_origin_list_switches_it_off() -> None:
+    settings = read(REQUEST_RATE="", PAYMENT_RATE="", CORS_ORIGINS="", TRUSTED_PROXIES="", METRICS_PORT="")
+    assert (settings.request_rate, settings.payment_rate, settings.cors_origins) == (None, None, ())
+
+
+def test_secrets_never_show() -> None:
+    secrets = {
+        "DATABASE_URL": "postgresql://user:hidden-1@host/db",
+        "X402_FACILITATOR_AUTHORIZATION": "hidden-2",
+        "X402_RPC_URL": "https://rpc.example/hidden-3",
+        "MPP_RPC_URL": "https://rpc.example/hidden-4",
+        "MPP_SECRET_KEY": "hidden-5" * 4,
+        "MPP_PREVIOUS_SECRET_KEY": "hidden-6" * 4,
+        "RATE_STORAGE_URL": "redis://:hidden-7@cache",
+        "WALLET_KEY": "hidden-8",
+    }
+    assert "hidden" not in repr(read(X402 | MPP | secrets))
+
+
+@pytest.mark.parametrize("name", ["MPP_SECRET_KEY", "MPP_PREVIOUS_SECRET_KEY", "X402_FACILITATOR_AUTHORIZATION"])
+def test_a_wrong_secret_is_not_quoted(name: str) -> None:
+    (fault,) = faults(X402 | MPP | {name: "canary\n"[:6] + "\x07"})
+    assert "canary" not in fault
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(FrozenInstanceError):
+        read().log_level = "debug"  # type: ignore[misc]
