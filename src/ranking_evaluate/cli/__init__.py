@@ -1,6 +1,7 @@
 """The command `ranking-evaluate`: a command's module is imported when the command is used, so the free ones start fast.
 
-A new command is a function of the same name in a module of this package, and a line in `COMMANDS`.
+A new command is a function of the same name in a module of this package, or a `typer.Typer` with commands of its own,
+and a line in `COMMANDS`.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ COMMANDS: Final[Mapping[str, str]] = {
     "verify": "verify",
     "convert": "convert",
     "merge": "convert",
+    "report": "report",
     "pay": "pay",
     "serve": "serve",
+    "attempts": "attempts",
     "sandbox": "sandbox",
+    "reference": "reference",
 }
 
 
@@ -51,8 +55,13 @@ class LazyCommands(TyperGroup):
 
 def _load(name: str) -> Command:
     module = import_module(f"{__name__}.{COMMANDS[name]}")
+    member = getattr(module, name)
+    if isinstance(member, typer.Typer):
+        group = get_command(member)
+        group.name = name
+        return group
     alone = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    alone.command(name)(getattr(module, name))
+    alone.command(name)(member)
     return get_command(alone)
 
 

@@ -1,0 +1,125 @@
+"""`ranking-evaluate sandbox`: a whole paid service on this machine, for trying it out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from ranking_evaluate.sandbox import Rail, Sandbox
+
+SMALL_INPUT = (
+    '{"queries":[{"id":"q","retrieved":["b","a"],"judgments":[{"id":"a","grade":3},{"id":"b","grade":1}]}],"k":2}'
+)
+
+
+@contextlib.contextmanager
+def termination_as_interrupt() -> Iterator[None]:
+    """Let SIGTERM end the block as an interrupt at the terminal does, so that everything is tidied up."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def write_info(path: Path, info: dict[str, Any]) -> None:
+    """Write the info file in one step, so that whoever waits for it never reads half of it.
+
+    It holds private keys of the sandbox's wallets: its owner alone may read it.
+    """
+    # mkstemp gives mode 0600.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(info, file, indent=2)
+            file.write("\n")
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def summary(sandbox: Sandbox) -> Table:
+    """Return what a person needs to know about a running sandbox."""
+    # Without a frame a private key fits on one line of 80 columns, where it can be copied.
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("service", sandbox.origin)
+    table.add_row("database", sandbox.database)
+    for rail in sandbox.rails:
+        table.add_row()
+        table.add_row(f"{rail.protocol} network", rail.network)
+        table.add_row("asset", f"{rail.asset} ({rail.asset_name})")
+        table.add_row("payer", rail.payer.address)
+        table.add_row("payer's key", rail.payer.key)
+        table.add_row("node", rail.rpc)
+        table.add_row("payer has", f"{rail.balance(rail.payer.address) / 10**rail.decimals:,.2f}")
+        table.add_row("paid to", rail.payee)
+    return table
+
+
+def first_call(sandbox: Sandbox, rail: Rail) -> str:
+    """Return a command line that buys a first answer over one of the rails."""
+    settings = [f"RANKING_EVALUATE_WALLET_KEY={rail.payer.key}"]
+    if "RANKING_EVALUATE_MPP_RPC_URL" in rail.environment:
+        # An MPP buyer asks the chain what to sign; x402 needs no node for that.
+        settings.append(f"RANKING_EVALUATE_MPP_RPC_URL={rail.rpc}")
+    return (
+        f"echo '{SMALL_INPUT}' |\n"
+        + "".join(f"  {setting} \\\n" for setting in settings)
+        + f"  ranking-evaluate pay {sandbox.origin}/v1/{rail.protocol}/ranking-evaluate"
+        f" --protocol {rail.protocol} --input -"
+    )
+
+
+def sandbox(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The service's port; 0 takes a free one.")] = 8402,
+    info: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write addresses and keys to FILE, as JSON, when all is ready.")
+    ] = None,
+) -> None:
+    """Run everything on this machine until interrupted: chains, token, facilitator, funded wallets and the service.
+
+    Nothing in it is worth anything, and nothing of it stays behind.
+    """
+    from ranking_evaluate.sandbox import Sandbox, SandboxError
+
+    console = Console()
+    written = False
+    try:
+        with termination_as_interrupt(), Sandbox(port=port) as running:
+            console.print(summary(running))
+            for rail in running.rails:
+                console.print(f"\nA first call over {rail.protocol}:", style="bold")
+                # Printed raw: a command line that was wrapped or coloured could not be copied.
+                typer.echo(first_call(running, rail))
+            console.print("\nInterrupt (Ctrl+C) to stop.")
+            if info is not None:
+                write_info(info, running.info)
+                written = True
+            running.watch()
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+    except (SandboxError, OSError) as error:
+        typer.echo(f"The sandbox failed. {error}", err=True)
+        raise typer.Exit(1) from error
+    finally:
+        if info is not None and written:
+            info.unlink(missing_ok=True)

@@ -1,0 +1,59 @@
+"""The x402 rail of the sandbox: chain, token, facilitator and funded wallets."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from ranking_evaluate.sandbox.anvil import start_anvil
+from ranking_evaluate.sandbox.facilitator import facilitator_app, run_in_thread
+from ranking_evaluate.sandbox.processes import Processes
+from ranking_evaluate.sandbox.rail import Rail
+from ranking_evaluate.sandbox.token import deploy_token, is_confirmed
+from ranking_evaluate.sandbox.wallets import give_ether, new_wallet
+
+PAYER_TOKENS: Final = 1_000 * 10**6
+FACILITATOR_ETHER: Final = 10_000
+
+
+@contextmanager
+def x402_rail(processes: Processes) -> Iterator[Rail]:
+    """Start everything that x402 payments need and yield it as a rail."""
+    chain = start_anvil(processes)
+    token = deploy_token(chain)
+    payer, payee, operator = new_wallet(), new_wallet(), new_wallet()
+    token.mint(payer.address, PAYER_TOKENS)
+    give_ether(chain, operator.address, FACILITATOR_ETHER)
+    app = facilitator_app(rpc=chain.rpc, key=operator.key, network=chain.network)
+    with run_in_thread(app) as facilitator:
+        info = {
+            "network": chain.network,
+            "asset": token.address,
+            "assetName": token.name,
+            "assetVersion": token.version,
+            "payTo": payee.address,
+            "facilitator": facilitator,
+            "rpc": chain.rpc,
+            "payerKey": payer.key,
+            "payerAddress": payer.address,
+        }
+        yield Rail(
+            protocol="x402",
+            network=chain.network,
+            asset=token.address,
+            asset_name=token.name,
+            payer=payer,
+            payee=payee.address,
+            environment={
+                "RANKING_EVALUATE_X402_PAY_TO": info["payTo"],
+                "RANKING_EVALUATE_X402_NETWORK": info["network"],
+                "RANKING_EVALUATE_X402_ASSET": info["asset"],
+                "RANKING_EVALUATE_X402_ASSET_NAME": info["assetName"],
+                "RANKING_EVALUATE_X402_ASSET_VERSION": info["assetVersion"],
+                "RANKING_EVALUATE_X402_FACILITATOR_URL": info["facilitator"],
+                "RANKING_EVALUATE_X402_RPC_URL": info["rpc"],
+            },
+            info=info,
+            rpc=chain.rpc,
+            balance=token.balance,
+            is_confirmed=lambda transaction: is_confirmed(chain, transaction),
+        )
