@@ -1,0 +1,37 @@
+"""`ranking-evaluate reference`: writes the documents that are rendered from what runs, or says which are stale."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ranking_evaluate.contract.reference import FOLDER, render
+
+
+def reference(
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; name what is stale, and exit 1 if anything is.")
+    ] = False,
+    directory: Annotated[Path, typer.Option(help="The top of the checkout.")] = Path(),
+) -> None:
+    """Write reference/ and llms.txt, as this release would serve them."""
+    rendered = render()
+    written = {path.relative_to(directory).as_posix() for path in (directory / FOLDER).rglob("*") if path.is_file()}
+    stale = [path for path, content in rendered.items() if _content(directory / path) != content]
+    left = sorted(written - rendered.keys())
+    if check:
+        for path in (*stale, *left):
+            typer.echo(f"{path} is stale: run `ranking-evaluate reference`.", err=True)
+        raise typer.Exit(1 if stale or left else 0)
+    for path in stale:
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(rendered[path])
+    for path in left:
+        (directory / path).unlink()
+    typer.echo(f"{len(rendered)} documents, {len(stale)} of them written, {len(left)} removed.", err=True)
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None

@@ -1,0 +1,94 @@
+"""The home page: what is sold here, whether it can be bought now, and a first call to copy; for people."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import cache
+from html import escape
+from string import Template
+from typing import Any
+
+from ranking_evaluate.contract.discovery import DISCOVERY_KEY
+from ranking_evaluate.contract.document import PROTOCOLS, path_of, price_usd
+from ranking_evaluate.contract.llms import text
+from ranking_evaluate.operations.registry import OPERATIONS
+from ranking_evaluate.release import VERSION
+
+
+def render(origin: str, state: Mapping[str, Any]) -> str:
+    """Return the page; `state` is what /readyz says."""
+    return Template(text("texts/home.html")).substitute(
+        style=_style(),
+        readiness="\n".join(_cards(state)),
+        operations=_operations(),
+        first_call=escape(first_call(origin, state["rails"])),
+        release=VERSION,
+    )
+
+
+@cache
+def content_security_policy() -> str:
+    """Return the policy under which the page works: its own style, its own icon, and nothing else."""
+    style = base64.b64encode(hashlib.sha256(_style().encode()).digest()).decode()
+    return (
+        f"default-src 'none'; style-src 'sha256-{style}'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def first_call(origin: str, rails: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a command that asks for the terms of the first operation, over the first protocol that is taken."""
+    operation = OPERATIONS[0]
+    protocol = next((name for name in PROTOCOLS if rails.get(name, {}).get("configured")), PROTOCOLS[0])
+    lines = [
+        f"curl -i {origin}{path_of(operation, protocol)}",
+        "-H 'Content-Type: application/json'",
+        f"-H 'Idempotency-Key: {DISCOVERY_KEY}'",
+        f"-d {shlex.quote(json.dumps(operation.example_input))}",
+    ]
+    return " \\\n  ".join(lines)
+
+
+@cache
+def _style() -> str:
+    return text("texts/home.css")
+
+
+def _cards(state: Mapping[str, Any]) -> Iterator[str]:
+    said = "ready to sell" if state["ready"] else "not selling at the moment"
+    yield _card("Service", state["ready"], said, state["store"]["reason"] or f"release {state['release']}")
+    for protocol in PROTOCOLS:
+        rail = state["rails"].get(protocol)
+        if rail is None or not rail["configured"]:
+            yield _card(protocol, None, "not taken here", "")
+            continue
+        money = f"{rail['network']}{', test money' if rail['testnet'] else ''}"
+        yield _card(
+            protocol,
+            rail["ready"],
+            "ready" if rail["ready"] else "not ready",
+            money if rail["ready"] else f"{money}: {rail['reason']}",
+        )
+
+
+def _card(name: str, ready: bool | None, said: str, more: str) -> str:
+    kind = {True: "ready", False: "down", None: "off"}[ready]
+    return (
+        f'<li class="{kind}"><strong>{escape(name)}</strong> <span class="state">{escape(said)}</span> '
+        f"<span>{escape(more)}</span></li>"
+    )
+
+
+@cache
+def _operations() -> str:
+    return "\n".join(
+        f'<li><h3><a href="/reference/tools/{escape(operation.id)}.md">{escape(operation.name)}</a> '
+        f'<span class="price">{price_usd(operation)} USD a call</span></h3>'
+        f"<p>{escape(operation.description)}</p>"
+        f"<code>POST {' · '.join(path_of(operation, protocol) for protocol in PROTOCOLS)}</code></li>"
+        for operation in OPERATIONS
+    )

@@ -1,0 +1,93 @@
+"""Whether an operation's declared facts meet a caller's requirements: what is not declared is unknown, never met."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
+
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
+
+from ranking_evaluate.contract.document import facts
+from ranking_evaluate.core.canonical import JsonValue
+from ranking_evaluate.operations.fields import STRICT, Id
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.operations.registry import OPERATIONS
+
+Status: TypeAlias = Literal["compatible", "incompatible", "unknown"]
+
+NOTICE: Final = (
+    "Declared facts were compared with the requirements, and nothing else: no semantic fit and no input validity is "
+    "established. A requirement without a declared fact is unknown, never compatible."
+)
+
+REQUIREMENTS: Final = 100
+
+# The declared value must be at least, or at most, the required one; every other fact must be equal to it.
+_AT_LEAST: Final = (".maximum", ".maxItems")
+_AT_MOST: Final = (".minimum", ".minItems")
+
+
+@with_config(STRICT)
+class Question(TypedDict):
+    """What a caller requires, of one operation or of each."""
+
+    operation: NotRequired[Id]
+    requirements: Annotated[
+        # Whatever is required: what is no scalar equals no fact.
+        dict[Annotated[str, Field(min_length=1, max_length=200)], Any],
+        Field(max_length=REQUIREMENTS),
+    ]
+
+
+QUESTION: Final = TypeAdapter(Question)
+
+
+def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) -> dict[str, object]:
+    """Return each requirement with what is declared and how they compare, and whether all of them are met."""
+    declared = facts(operation)
+    compared = {
+        fact: {
+            "required": required,
+            "declared": declared.get(fact),
+            "status": _status(fact, required, declared.get(fact)),
+        }
+        for fact, required in requirements.items()
+    }
+    return {
+        "operation": operation.id,
+        "requirements": compared,
+        "overall": _overall([one["status"] for one in compared.values()]),
+        "notice": NOTICE,
+    }
+
+
+def declaration() -> dict[str, object]:
+    """Return the declared facts of every operation."""
+    return {
+        "operations": [{"operation": operation.id, "facts": facts(operation)} for operation in OPERATIONS],
+        "notice": NOTICE,
+    }
+
+
+def _status(fact: str, required: JsonValue, declared: bool | float | str | None) -> Status:
+    if declared is None:
+        return "unknown"
+    if fact.startswith("limit.") or fact.endswith(_AT_LEAST):
+        met = _are_numbers(required, declared) and declared >= required  # type: ignore[operator]
+    elif fact.endswith(_AT_MOST):
+        met = _are_numbers(required, declared) and declared <= required  # type: ignore[operator]
+    else:
+        # True equals 1 in Python and not in JSON.
+        met = isinstance(required, bool) == isinstance(declared, bool) and required == declared
+    return "compatible" if met else "incompatible"
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _overall(statuses: list[object]) -> Status:
+    if "incompatible" in statuses:
+        return "incompatible"
+    return "unknown" if "unknown" in statuses else "compatible"

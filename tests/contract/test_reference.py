@@ -1,0 +1,143 @@
+"""The committed reference is what this release renders, and everything in it leads somewhere."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ranking_evaluate import evaluate
+from ranking_evaluate.cli import app
+from ranking_evaluate.contract import llms, reference
+from ranking_evaluate.contract.discovery import DISCOVERY_KEY
+from ranking_evaluate.contract.document import PROTOCOLS, path_of, service_document
+from ranking_evaluate.contract.errors import PROBLEMS
+from ranking_evaluate.operations.registry import OPERATIONS
+
+ROOT = Path(__file__).parents[2]
+RENDERED = reference.render()
+PAGES = [path for path in RENDERED if path.endswith((".md", ".txt"))]
+
+LIVE = {"/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt", "/reference/"}
+
+
+def text(path: str) -> str:
+    return RENDERED[path].decode()
+
+
+@pytest.mark.parametrize("path", RENDERED)
+def test_the_committed_file_is_what_is_rendered(path: str) -> None:
+    assert (ROOT / path).read_bytes() == RENDERED[path], "run `ranking-evaluate reference`"
+
+
+def test_every_operation_has_its_pages() -> None:
+    for operation in OPERATIONS:
+        assert json.loads(RENDERED[f"reference/services/{operation.id}.json"]) == service_document(operation)
+        example = json.loads(RENDERED[f"reference/examples/{operation.id}.json"])
+        answer = json.loads(evaluate(operation.id, json.dumps(example["input"]).encode()))
+        assert answer == example["response"]
+        page = text(f"reference/tools/{operation.id}.md")
+        for said in (operation.name, operation.description, *operation.intents, *operation.notes):
+            assert said in page
+        assert all(path_of(operation, protocol) in page for protocol in PROTOCOLS)
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_every_code_has_its_place_where_the_problem_type_points(code: str) -> None:
+    assert f'<a id="{code}"></a>\n\n### {code}\n' in text("reference/errors.md")
+    assert PROBLEMS[code].next_step in text("reference/errors.md")
+    assert f" {code}: {PROBLEMS[code].next_step}" in text("llms.txt")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_link_leads_to_a_document(path: str) -> None:
+    folder = "/" + path.rpartition("/")[0]
+    for link in re.findall(r"\]\(([^)]+)\)", text(path)):
+        target, _, anchor = link.partition("#")
+        whole = target if target.startswith("/") else f"{folder.rstrip('/')}/{target}"
+        assert whole in LIVE or whole.removeprefix("/") in RENDERED, link
+        if anchor:
+            assert f'<a id="{anchor}"></a>' in text(whole.removeprefix("/"))
+
+
+def test_no_409_advises_to_pay_again() -> None:
+    section = text("reference/errors.md").split("\n## 409\n")[1].split("\n## 4")[0]
+    assert "new credential" not in section
+    assert "Do not pay again" in section
+
+
+def test_llms_says_what_it_must() -> None:
+    said = text("llms.txt")
+    for word in (
+        DISCOVERY_KEY,
+        "payment-identifier",
+        "set_spend_controls",
+        "setSpendControls",
+        "on_before_payment_creation",
+        "onBeforePaymentCreation",
+        "max_payment_retries=1",
+        "When not to pay again",
+        "What no server can promise",
+        "0.01 USD",
+        "third party",
+        "by force",
+    ):
+        assert word in said
+    for name in llms.CLIENTS:
+        assert llms.client_source(name).rstrip() in said
+
+
+@pytest.mark.parametrize("name", llms.CLIENTS)
+def test_the_examples_folder_shows_the_same_clients(name: str) -> None:
+    assert (ROOT / "examples" / name).read_text(encoding="utf-8") == llms.client_source(name)
+
+
+def test_the_cases_are_there_as_csv_and_lead_from_the_page() -> None:
+    rows = list(csv.reader(io.StringIO(text("reference/cases/first-usable-rank.csv"))))
+    assert [row[0] for row in rows[1:]] == ["two-ranks", "one-miss", "missing-usable-channel", "no-queries"]
+    page = text("reference/tools/first-usable-rank.md")
+    for name in ("cases/first-usable-rank.csv", "examples/first-usable-rank.py", "examples/first-usable-rank.mjs"):
+        assert f"(/reference/{name})" in page
+
+
+def test_the_retrieval_pages_say_their_cautions() -> None:
+    for name in ("retrieval-measure", "lexical-retrieval"):
+        page = text(f"reference/tools/{name}.md").lower()
+        for said in (
+            "exhaustive recall from partial labels",
+            "model-only and hybrid-system results separately",
+            "faithfully",
+        ):
+            assert said in page
+    assert "unicode tables" in text("reference/tools/lexical-retrieval.md").lower()
+
+
+# The command.
+
+
+def test_check_finds_a_stale_and_a_left_over_file_and_writing_mends_both(tmp_path: Path) -> None:
+    run = CliRunner()
+    check = ["reference", "--check", "--directory", str(tmp_path)]
+    assert run.invoke(app, check).exit_code == 1
+    assert run.invoke(app, ["reference", "--directory", str(tmp_path)]).exit_code == 0
+    assert run.invoke(app, check).exit_code == 0
+    (tmp_path / "llms.txt").write_text("old", encoding="utf-8")
+    (tmp_path / "reference" / "old.md").write_text("old", encoding="utf-8")
+    found = run.invoke(app, check)
+    assert found.exit_code == 1
+    assert "llms.txt is stale" in found.output
+    assert "reference/old.md is stale" in found.output
+    assert run.invoke(app, ["reference", "--directory", str(tmp_path)]).exit_code == 0
+    assert run.invoke(app, check).exit_code == 0
+    assert not (tmp_path / "reference" / "old.md").exists()
+
+
+def test_nothing_here_depends_on_where_it_was_written() -> None:
+    for content in RENDERED.values():
+        assert b"127.0.0.1" not in content
+        assert b"/work/" not in content

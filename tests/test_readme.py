@@ -1,0 +1,112 @@
+"""The README's commands, run as they stand there, in its order."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ranking_evaluate.sandbox.processes import free_port
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """Return the code blocks of one section."""
+    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
+
+
+class Shell:
+    """A terminal in an empty folder, with the project's commands on its PATH."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "PATH": f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"}
+
+    def run(self, script: str) -> str:
+        done = subprocess.run(
+            ["sh", "-eu", "-c", script],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
+    return Shell(tmp_path_factory.mktemp("readme"))
+
+
+@pytest.fixture(scope="module")
+def sandbox_port(shell: Shell) -> Iterator[int]:
+    """Run the README's sandbox command in a terminal of its own, on a free port instead of the one it names."""
+    port = free_port()
+    [command] = [block for block in blocks("A first paid call by hand", "sh") if "sandbox --port" in block]
+    running = subprocess.Popen(
+        command.replace("8402", str(port)).split(), cwd=shell.folder, env=shell.environment, stdout=subprocess.DEVNULL
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (shell.folder / "sandbox.json").exists():
+            assert running.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield port
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.wait(timeout=30)
+
+
+def test_scoring_converting_and_merging_work_as_written(shell: Shell) -> None:
+    (shell.folder / "my.qrels").write_text("1 0 a 1\n1 0 b 0\n2 0 c 2\n", encoding="utf-8")
+    (shell.folder / "my.run").write_text("1 Q0 a 1 9.5 me\n1 Q0 b 2 9.1 me\n2 Q0 x 1 3.0 me\n", encoding="utf-8")
+    for block in blocks("Score for free", "sh"):
+        said = shell.run(block)
+    assert json.loads(said)["queryCount"] == 2
+
+
+def test_the_python_lines_print_nothing_when_the_input_is_good(shell: Shell) -> None:
+    [block] = blocks("Score for free", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=shell.folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == ""
+
+
+def test_the_first_paid_call_works_as_written_and_its_repetition_is_the_same_bytes(
+    shell: Shell, sandbox_port: int
+) -> None:
+    asking, paying, looking, paying_over_mpp = (
+        block.replace("8402", str(sandbox_port))
+        for block in blocks("A first paid call by hand", "sh")
+        if "sandbox --port" not in block
+    )
+    assert shell.run(asking).startswith("HTTP/1.1 402")
+    shell.run(paying)
+    first = (shell.folder / "paid.json").read_bytes()
+    shell.run(paying)
+    assert (shell.folder / "paid.json").read_bytes() == first
+    assert json.loads(shell.run(looking))["state"] == "settled"
+    shell.run(paying_over_mpp)
+    assert (shell.folder / "paid-over-mpp.json").read_bytes() == first
+
+
+def test_every_file_that_the_readme_names_is_there() -> None:
+    table = README.split("## To change this, open that")[1].split("\n\n`scripts/check`")[0]
+    for path in re.findall(r"`((?:src|docs)/[a-z_0-9./]+)`", table):
+        assert (ROOT / path).exists(), path
