@@ -42,7 +42,7 @@ from ranking_evaluate.payments.protocol import (
     Verification,
     Verified,
 )
-from ranking_evaluate.purchase import Purchases
+from ranking_evaluate.purchase import RESERVE_MARGIN, Purchases
 from ranking_evaluate.rates import Rates
 from tests.fakes import VALID_SECONDS, FixedClock, Ledger, ScriptedProtocol, Signed, digest_of
 from tests.postgres import PostgresServer
@@ -54,6 +54,8 @@ BODIES: Final = (
 )
 OFTEN_ONE_KEY: Final = st.sampled_from((KEYS[0], KEYS[0], KEYS[0], KEYS[1]))
 OPERATION: Final = find("ranking-evaluate")
+VERIFY_TIMEOUT: Final = 10.0
+RESERVATION_SECONDS: Final = VERIFY_TIMEOUT + RESERVE_MARGIN
 STATES_THAT_HOLD: Final = "SELECT state FROM attempts JOIN proofs USING (claim) WHERE proof ="
 
 T = TypeVar("T")
@@ -75,6 +77,7 @@ class Held(NamedTuple):
     signed: Signed
     offer: Offer | None
     future: asyncio.Future[Any]
+    since: float
 
 
 class Process:
@@ -87,7 +90,7 @@ class Process:
             self.store,
             Rates("memory://", None, None),
             (self.protocol,),
-            verify_timeout=10.0,
+            verify_timeout=VERIFY_TIMEOUT,
             settle_timeout=90.0,
             clock=clock,
         )
@@ -264,14 +267,18 @@ class Lifecycle(RuleBasedStateMachine):
 
     # What providers do.
 
-    def verify(self, number: int, signed: Signed, how: str) -> Verification | asyncio.Future[Verification]:
+    def verify(
+        self, number: int, signed: Signed, how: str, since: float | None = None
+    ) -> Verification | asyncio.Future[Verification]:
         if signed.proof in self.ledger.moved:
-            self.known_as_spent.add(signed.proof)
+            # An owner that hears it after its reservation lapsed decides nothing, by section 3.
+            if since is None or self.clock.now() < since + RESERVATION_SECONDS:
+                self.known_as_spent.add(signed.proof)
             return Spent("the chain says so")
         match how:
             case "held":
                 future: asyncio.Future[Verification] = self.loop.create_future()
-                self.held_verifications.append(Held(number, signed, None, future))
+                self.held_verifications.append(Held(number, signed, None, future, self.clock.now()))
                 return future
             case "rejected":
                 return Rejected("script")
@@ -296,7 +303,7 @@ class Lifecycle(RuleBasedStateMachine):
                 return Uncertain("no answer")
             case _:
                 future: asyncio.Future[Settlement] = self.loop.create_future()
-                self.held_settlements.append(Held(number, signed, offer, future))
+                self.held_settlements.append(Held(number, signed, offer, future, self.clock.now()))
                 self.received.append((signed, offer.key))
                 return future
 
@@ -316,7 +323,7 @@ class Lifecycle(RuleBasedStateMachine):
     def verification_answers(self, which: int, how: str) -> None:
         held = self.held_verifications.pop(which % len(self.held_verifications))
         if not held.future.done():
-            said = self.verify(held.process, held.signed, how)
+            said = self.verify(held.process, held.signed, how, held.since)
             assert not isinstance(said, asyncio.Future)
             held.future.set_result(said)
         self.go_on()

@@ -90,8 +90,8 @@ class Shop:
         payment = self.sign(protocol, new_key())
         before = self.earned(protocol)
         self.faulty.set(facilitator.Fault.RESET_AFTER if paid else facilitator.Fault.RESET_BEFORE)
-        hidden = tempo_proxy.Fault.REPLY_LOST_RECEIPT_HIDDEN
-        self.proxy.fault = hidden if paid else tempo_proxy.Fault.DROPPED
+        hidden = tempo_proxy.Fault.OTHER_RECEIPT
+        self.proxy.fault = hidden if paid else tempo_proxy.Fault.REFUSED_BY_NODE
         answer = self.send(payment)
         self.faulty.set(facilitator.Fault.NONE)
         self.proxy.fault = tempo_proxy.Fault.NONE
@@ -117,7 +117,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[tuple[Sandbox, dict[str, str], FaultyFacilitator, FaultyTempoProxy]]:
-    own = {"RANKING_EVALUATE_VERIFY_TIMEOUT": "5", "RANKING_EVALUATE_SETTLE_TIMEOUT": "2"}
+    own = {"RANKING_EVALUATE_VERIFY_TIMEOUT": "5", "RANKING_EVALUATE_SETTLE_TIMEOUT": "8"}
     with contextlib.ExitStack() as stack:
         running = stack.enter_context(Sandbox(environment=own))
         faulty = stack.enter_context(FaultyFacilitator(forward_to(str(running.info["x402"]["facilitator"]))))

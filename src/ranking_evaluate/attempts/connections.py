@@ -60,7 +60,7 @@ class Connections:
         self._idle: list[Connection] = []
 
     async def close(self) -> None:
-        """Close what is idle; what is in use is closed by whoever brings it back after this."""
+        """Close the connections; the caller has seen to it that none is in use."""
         while self._idle:
             await self._idle.pop().close()
 

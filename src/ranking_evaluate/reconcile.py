@@ -1,0 +1,193 @@
+"""What an operator may decide about an attempt whose outcome nobody knows: settle it, release it, or wait.
+
+The chain proposes, the operator decides, and what the chain does not support is refused unless it is forced. Every
+decision stands in the audit table, with who took it and on which evidence. It works beside the running service: a
+decision is one compare-and-set of the store, and of two the first stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Event, OperatorRelease, OperatorSettle, State
+from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.payments.protocol import (
+    Evidence,
+    Landed,
+    NeverLanded,
+    PaymentFacts,
+    PaymentProtocol,
+    Unknown,
+)
+
+RELEASE_AFTER: Final = 600.0
+"""Seconds past a payment's last second before it may be released: chains' clocks and ours may differ, and blocks come
+late."""
+
+_TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+
+
+class DecisionRefused(Exception):
+    """The decision is not taken; the text says why, and what the operator may do instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One key as an operator sees it.
+
+    Attributes:
+        now: The store's clock.
+        attempt: The attempt that stands under the key.
+        audits: When, for which n, and what was decided about the key's attempts.
+    """
+
+    now: float
+    attempt: Attempt
+    audits: tuple[tuple[float, int, Audit], ...]
+
+    @property
+    def state(self) -> State:
+        """The state as the decision table takes it: a settling attempt whose lease is over is uncertain."""
+        return State.UNCERTAIN if self.attempt.doubtful(self.now) else self.attempt.state
+
+    @property
+    def releasable_at(self) -> float | None:
+        """The time from which a release needs no force, None when the payment has no last second that is known."""
+        last = self.attempt.valid_before
+        return None if last is None else last + RELEASE_AFTER
+
+
+class Reconciler:
+    """Looks at attempts, asks the chains about them, and records what an operator decides.
+
+    Args:
+        store: Where the attempts are.
+        protocols: Every rail; the ones without settings cannot be asked.
+        who: The operator, as the audit names them.
+    """
+
+    def __init__(self, store: AttemptStore, protocols: tuple[PaymentProtocol, ...], who: str) -> None:
+        self._store = store
+        self._protocols = {protocol.name: protocol for protocol in protocols}
+        self._who = who
+
+    async def look_up(self, key: str) -> Case | None:
+        """Return the case of a key, or None when nothing stands under it."""
+        seen = await self._store.read(key)
+        if seen.standing is None:
+            return None
+        return Case(seen.now, seen.standing, tuple(await self._store.audits(key)))
+
+    async def check(self, attempt: Attempt, transaction: str | None = None) -> Evidence:
+        """Ask the chain what became of the payment, or whether it is the one in this transaction."""
+        facts = self._facts(attempt)
+        if facts is None:
+            return Unknown(f"{attempt.protocol} is not configured, so its chain cannot be asked")
+        return await self._protocols[attempt.protocol].inspect(
+            replace(facts, transaction=transaction or facts.transaction)
+        )
+
+    async def settle(self, key: str, transaction: str, *, force: bool = False) -> Attempt:
+        """Record that the payment was made, in this transaction; the caller's identical resend then gets its answer.
+
+        Raises:
+            DecisionRefused: The attempt is not open, or the transaction does not show this payment and nothing is
+                forced.
+        """
+        if not _TRANSACTION.fullmatch(transaction):
+            raise DecisionRefused(f"{transaction} is not a transaction hash of 0x and 64 hexadecimal digits.")
+        transaction = transaction.lower()
+        case = await self._open_case(key, State.UNCERTAIN, State.RELEASED)
+        facts = self._facts(case.attempt)
+        if facts is None:
+            raise DecisionRefused(
+                f"The receipt of an {case.attempt.protocol} payment needs the settings of that rail: run this with the "
+                "service's environment."
+            )
+        found = await self.check(case.attempt, transaction)
+        if not isinstance(found, Landed) and not force:
+            raise DecisionRefused(f"The chain does not show this payment in {transaction}: {in_words(found)}.")
+        try:
+            receipt = await self._protocols[case.attempt.protocol].reconciled_receipt(facts, transaction, key)
+        except ServiceError as error:
+            raise DecisionRefused(f"No receipt can be made: {error}") from error
+        return await self._decide(case, OperatorSettle(receipt, transaction, self._who, _evidence(found, force)))
+
+    async def release(self, key: str, *, force: bool = False) -> Attempt:
+        """Record that the payment was never made; the key may be paid again, by another credential.
+
+        Raises:
+            DecisionRefused: The attempt is not open, or the payment may still land, has landed, or cannot be looked up,
+                and nothing is forced.
+        """
+        case = await self._open_case(key, State.UNCERTAIN)
+        found = await self.check(case.attempt)
+        if not force:
+            if isinstance(found, Landed):
+                raise DecisionRefused(
+                    f"The chain shows the payment in {found.transaction}: settle it with --tx {found.transaction}."
+                )
+            if case.releasable_at is None:
+                raise DecisionRefused("The record does not say until when the payment may land.")
+            if case.now < case.releasable_at:
+                wait = case.releasable_at - case.now
+                raise DecisionRefused(
+                    f"The payment may still land. Without force it can be released in {_duration(wait)}, ten minutes "
+                    "after its last second."
+                )
+            if not isinstance(found, NeverLanded):
+                raise DecisionRefused(f"The chain does not say that the payment never landed: {in_words(found)}.")
+        return await self._decide(case, OperatorRelease(self._who, _evidence(found, force)))
+
+    async def _open_case(self, key: str, *states: State) -> Case:
+        case = await self.look_up(key)
+        if case is None:
+            raise DecisionRefused(f"Nothing is recorded under the key {key}.")
+        if case.state not in states or case.attempt.expired(case.now):
+            raise DecisionRefused(f"The attempt is {case.state}: there is nothing to decide.")
+        return case
+
+    async def _decide(self, case: Case, decision: Event) -> Attempt:
+        step = await self._store.move(case.attempt.claim, decision)
+        if not step.owned or step.attempt is None:
+            raise DecisionRefused("The attempt changed meanwhile. Look at it again.")
+        return step.attempt
+
+    def _facts(self, attempt: Attempt) -> PaymentFacts | None:
+        """Return what the chain is asked about; the recipient is today's, since no row holds it."""
+        protocol = self._protocols.get(attempt.protocol)
+        terms = None if protocol is None else protocol.terms()
+        if terms is None:
+            return None
+        return PaymentFacts(
+            network=attempt.network,
+            asset=attempt.asset,
+            amount=attempt.amount,
+            pay_to=terms.pay_to,
+            payer=attempt.payer,
+            payment_id=attempt.payment_id,
+            valid_before=attempt.valid_before,
+            transaction=attempt.transaction,
+        )
+
+
+def in_words(evidence: Evidence) -> str:
+    """Return what the chain says, as a sentence without its full stop."""
+    match evidence:
+        case Landed(transaction=transaction):
+            return f"this payment is in transaction {transaction}"
+        case NeverLanded(reason=reason) | Unknown(reason=reason):
+            return reason
+
+
+def _evidence(found: Evidence, force: bool) -> str:
+    supports = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}[type(found)]
+    return f"{'forced; ' if force else ''}chain: {supports}: {in_words(found)}"
+
+
+def _duration(seconds: float) -> str:
+    minutes = int(seconds // 60) + 1
+    return "a minute" if minutes == 1 else f"{minutes} minutes"
