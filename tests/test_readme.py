@@ -80,6 +80,13 @@ def test_scoring_converting_and_merging_work_as_written(shell: Shell) -> None:
     assert json.loads(said)["queryCount"] == 2
 
 
+def test_a_report_is_made_as_written(shell: Shell) -> None:
+    [block] = blocks("Look at it", "sh")
+    shell.run(block)
+    assert "computed again from this input" in (shell.folder / "report.html").read_text(encoding="utf-8")
+    assert (shell.folder / "report.md").read_text(encoding="utf-8").startswith("## Supplied ranking evaluation")
+
+
 def test_the_python_lines_print_nothing_when_the_input_is_good(shell: Shell) -> None:
     [block] = blocks("Score for free", "python")
     done = subprocess.run(

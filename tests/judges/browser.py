@@ -85,6 +85,7 @@ class Browser:
     def open(self, url: str, *, width: int, height: int, scheme: str) -> None:
         """Load a page as a screen of that size shows it, under that colour scheme."""
         self.events.clear()
+        self._width = width
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
@@ -102,6 +103,7 @@ class Browser:
             "result"
         ].get("value")
 
-    def screenshot(self) -> bytes:
-        """Return the whole page as PNG, below the fold too."""
-        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"])
+    def screenshot(self, height: int | None = None) -> bytes:
+        """Return the page as PNG, below the fold too: all of it, or its first `height` pixels."""
+        clip = {} if height is None else {"clip": {"x": 0, "y": 0, "width": self._width, "height": height, "scale": 1}}
+        return base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"])

@@ -16,6 +16,9 @@ AXE: Final = Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"
 SCHEMES: Final = ("light", "dark")
 SCREENS: Final = {"phone": (390, 844), "desktop": (1280, 900)}
 
+README_SIZE: Final = (960, 1280)
+"""Of the picture in the README, in pixels."""
+
 LEAST_CONTRAST: Final = 4.5
 """WCAG AA, for text of ordinary size."""
 
@@ -108,6 +111,9 @@ def main() -> int:
             file = folder / f"{name}.html"
             file.write_text(example_reports.page(name, example), encoding="utf-8")
             urls[name] = file.resolve().as_uri()
+        # Such a picture stands in the README, as docs/report.png.
+        tab.open(urls["demo"], width=README_SIZE[0], height=900, scheme="light")
+        (folder / "readme.png").write_bytes(tab.screenshot(height=README_SIZE[1]))
         for name, url in urls.items():
             for one in look(tab, url):
                 picture = folder / f"{name}-{one.name}.png"

@@ -124,7 +124,8 @@ def test_five_wins_and_a_loss_of_equal_size_show_no_difference() -> None:
 def test_the_three_tests_see_different_things_in_the_same_pairs() -> None:
     # Four wins of 1/6 and a loss of 1. Signs: four or five of five on either side, 2 * (5 + 1) of 32 patterns. Ranks:
     # 2.5 four times and 5; W+ = 10 is reached by 10 (the four, or the 5 and two of them: 1 + 6), 12.5 (4) and 15 (1):
-    # twice 12 of 32. Sums: the wins can take at most 4/6 of the 1, so every pattern is as far from 0 as the observed -1/3.
+    # twice 12 of 32. Sums: the wins can take at most 4/6 of the 1, so every pattern is as far from 0 as
+    # the observed -1/3.
     result = _pairs(*[(3, 2)] * 4, (1, None))
     assert _p_values(result) == [12 / 32, 24 / 32, 1]
     assert result["tests"]["wilcoxonSignedRank"]["statistic"] == 10

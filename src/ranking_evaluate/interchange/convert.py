@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from ranking_evaluate.interchange.pack import misfit, pack
 from ranking_evaluate.interchange.rows import Qrels, Run
-from ranking_evaluate.operations.ranking_evaluate import Judgment, Query
+from ranking_evaluate.operations.fields import Judgment
+from ranking_evaluate.operations.ranking_evaluate import Query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import orjson
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core.errors import OperationError
-from ranking_evaluate.operations.ranking_evaluate import JUDGMENTS, OPERATION, QUERIES, Query
+from ranking_evaluate.operations.fields import JUDGMENTS, QUERIES
+from ranking_evaluate.operations.ranking_evaluate import OPERATION, Query
 
 # trec_eval's rule for a ranked document without a judgment.
 UNJUDGED: Final = "nonrelevant"

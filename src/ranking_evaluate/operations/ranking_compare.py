@@ -10,9 +10,9 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics, paired
 from ranking_evaluate.core.canonical import JsonValue, number
-from ranking_evaluate.core.duplicates import refuse_duplicate
+from ranking_evaluate.core.duplicates import grades_by_id, refuse_duplicate
 from ranking_evaluate.core.errors import ErrorCode
-from ranking_evaluate.core.rankings import METRICS, Scored, averages, conventions, optional, score
+from ranking_evaluate.core.rankings import METRICS, Scored, averages, conventions, judge, optional, score
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -164,16 +164,15 @@ def evaluate(request: Input) -> dict[str, object]:
         OperationError: DUPLICATE_ID anywhere in the input; else UNJUDGED_DOCUMENT within k of either side, unless those
             may be counted as non-relevant.
     """
-    _refuse_duplicates(request["queries"])
-    scored = [_score(request, index) for index in range(len(request["queries"]))]
+    scored = _score(request)
     position = METRICS.index(request["metric"])
-    pairs = [_pair(baseline.scores[position], candidate.scores[position]) for baseline, candidate in scored]
+    pairs = [_pair(_figure(baseline, position), _figure(candidate, position)) for baseline, candidate in scored]
     defined = [pair for pair in pairs if pair is not None]
     informative = [pair.scaled for pair in defined if pair.scaled]
     mean_difference, _ = metrics.mean(pair.difference for pair in defined)
-    baseline_macro, defined_query_counts = averages([baseline.scores for baseline, _ in scored])
+    baseline_macro, defined_query_counts = averages([baseline for baseline, _ in scored])
     # Whether a metric is defined depends on the judgments alone, which both sides share.
-    candidate_macro, _ = averages([candidate.scores for _, candidate in scored])
+    candidate_macro, _ = averages([candidate for _, candidate in scored])
     return {
         "profile": "paired-ranking-comparison-v1",
         "k": request["k"],
@@ -182,11 +181,11 @@ def evaluate(request: Input) -> dict[str, object]:
         "queries": [
             {
                 "id": query["id"],
-                "baseline": optional(baseline.scores[position]),
-                "candidate": optional(candidate.scores[position]),
+                "baseline": optional(_figure(baseline, position)),
+                "candidate": optional(_figure(candidate, position)),
                 "difference": None if pair is None else number(pair.difference),
-                "baselineUnjudgedAtKCount": baseline.unjudged_count,
-                "candidateUnjudgedAtKCount": candidate.unjudged_count,
+                "baselineUnjudgedAtKCount": baseline[-1].count(None),
+                "candidateUnjudgedAtKCount": candidate[-1].count(None),
             }
             for query, (baseline, candidate), pair in zip(request["queries"], scored, pairs, strict=True)
         ],
@@ -204,11 +203,23 @@ def evaluate(request: Input) -> dict[str, object]:
     }
 
 
-def _score(request: Input, index: int) -> tuple[Scored, Scored]:
-    query = request["queries"][index]
-    grade_by_id = {judgment["id"]: judgment["grade"] for judgment in query["judgments"]}
-    baseline, candidate = (score(request, query[side], grade_by_id, f"/queries/{index}/{side}") for side in SIDES)
-    return baseline, candidate
+def _score(request: Input) -> list[tuple[Scored, Scored]]:
+    """Return both sides of each query, scored."""
+    queries = request["queries"]
+    judged = [judge(request, grade_by_id) for grade_by_id in _distinct(queries)]
+    rankings = [(query[side], one) for query, one in zip(queries, judged, strict=True) for side in SIDES]
+
+    def pointer(position: int) -> str:
+        index, side = divmod(position, len(SIDES))
+        return f"/queries/{index}/{SIDES[side]}"
+
+    scored = score(request, rankings, pointer)
+    return list(zip(scored[::2], scored[1::2], strict=True))
+
+
+def _figure(scored: Scored, position: int) -> float | None:
+    """Return the metric at a position of `METRICS`."""
+    return scored[:5][position]
 
 
 def _pair(baseline: float | None, candidate: float | None) -> Pair | None:
@@ -274,19 +285,21 @@ def _unavailable(reason: str) -> dict[str, object]:
     return {"status": "unavailable", "reasons": [reason]}
 
 
-def _refuse_duplicates(queries: list[Query]) -> None:
-    """Raise DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or in its judgments."""
+def _distinct(queries: list[Query]) -> list[dict[str, float]]:
+    """Return the judgments of each query by document.
+
+    Raises:
+        OperationError: DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or its judgments.
+    """
     refuse_duplicate("Two queries have the same id.", "/queries/{}/id", [query["id"] for query in queries])
+    by_query = []
     for index, query in enumerate(queries):
         for side in SIDES:
             refuse_duplicate(
                 f"A document is ranked twice in the {side} of one query.", f"/queries/{index}/{side}/{{}}", query[side]
             )
-        refuse_duplicate(
-            "A document is judged twice for one query.",
-            f"/queries/{index}/judgments/{{}}/id",
-            [judgment["id"] for judgment in query["judgments"]],
-        )
+        by_query.append(grades_by_id(query["judgments"], f"/queries/{index}"))
+    return by_query
 
 
 CONVENTIONS: Final = (
