@@ -11,7 +11,7 @@ import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from limits import RateLimitItem, parse
 from limits.aio.storage import RedisStorage
@@ -71,7 +71,9 @@ class Rates:
     async def close(self) -> None:
         """Close the connections to the shared storage."""
         if self._storage is not None:
-            await self._storage.bridge.get_connection().aclose()
+            # The bridge's type does not say which client it holds; `_redis` chose it.
+            bridge: Any = self._storage.bridge
+            await bridge.get_connection().aclose()
 
     async def count_request(self, client: str) -> None:
         """Count a request; raises `RateLimited` when the window is full."""

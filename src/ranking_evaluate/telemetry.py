@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from time import perf_counter
 from typing import Final
 
@@ -155,11 +156,29 @@ class Request:
     started: float = field(default_factory=perf_counter)
 
 
+# The library looks its children up under a lock; there are few of them, and none is named by a caller.
+
+
+@cache
+def _requests(operation: str, rail: str, status: int, code: str) -> Counter:
+    return _REQUESTS.labels(operation, rail, str(status), code)
+
+
+@cache
+def _request_seconds(operation: str, rail: str) -> Histogram:
+    return _REQUEST_SECONDS.labels(operation, rail)
+
+
+@cache
+def _store_seconds(call: str) -> Histogram:
+    return _STORE_SECONDS.labels(call)
+
+
 def log_request(request: Request) -> None:
     """Count an answered request, and write its one line."""
     seconds = perf_counter() - request.started
-    _REQUESTS.labels(request.operation, request.rail, str(request.status), request.code).inc()
-    _REQUEST_SECONDS.labels(request.operation, request.rail).observe(seconds)
+    _requests(request.operation, request.rail, request.status, request.code).inc()
+    _request_seconds(request.operation, request.rail).observe(seconds)
     told = {
         "request_id": request.request_id,
         "method": request.method,
@@ -196,7 +215,7 @@ def store_call(call: str) -> Iterator[None]:
         STORE_FAILURES.labels(call).inc()
         raise
     finally:
-        _STORE_SECONDS.labels(call).observe(perf_counter() - started)
+        _store_seconds(call).observe(perf_counter() - started)
 
 
 def serve_metrics(port: int) -> None:

@@ -311,15 +311,17 @@ def _free_paths() -> dict[str, Any]:
                 (500,),
             )
         },
-        "/": {"get": _free("The home page, for people", _ok("text/html", _TEXT), (500,))},
-        "/reference/": {"get": _free("The index of the reference", _ok("text/markdown", _TEXT), (500,))},
-        "/llms.txt": {"get": _free("How to buy, for agents", _ok("text/plain", _TEXT), (500,))},
-        "/openapi.json": {"get": _free("This description", _ok("application/json", {"type": "object"}), (500,))},
+        "/": {"get": _free("The home page, for people", _ok("text/html", _TEXT), (429, 500, 503))},
+        "/reference/": {"get": _free("The index of the reference", _ok("text/markdown", _TEXT), (429, 500, 503))},
+        "/llms.txt": {"get": _free("How to buy, for agents", _ok("text/plain", _TEXT), (429, 500, 503))},
+        "/openapi.json": {
+            "get": _free("This description", _ok("application/json", {"type": "object"}), (429, 500, 503))
+        },
         "/.well-known/x402": {
-            "get": _free("What is sold over x402", _ok("application/json", _WELL_KNOWN), (500,)),
+            "get": _free("What is sold over x402", _ok("application/json", _WELL_KNOWN), (429, 500, 503)),
         },
         "/.well-known/security.txt": {
-            "get": _free("Whom to tell about a vulnerability", _ok("text/plain", _TEXT), (404, 500)),
+            "get": _free("Whom to tell about a vulnerability", _ok("text/plain", _TEXT), (404, 429, 500, 503)),
         },
     }
 

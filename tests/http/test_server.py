@@ -1,0 +1,136 @@
+"""The server's protocol on a real socket, with its deadlines and caps made small."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import httptools
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from ranking_evaluate.http import server
+from ranking_evaluate.http.server import BoundedProtocol, StartFailed, configuration
+from ranking_evaluate.sandbox.processes import LOOPBACK
+
+GET: Final = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+LARGE: Final = 16 * 2**20
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with two bytes, or with many at /large."""
+    if scope["type"] == "lifespan":
+        while True:
+            kind = (await receive())["type"]
+            await send({"type": f"{kind}.complete"})
+            if kind == "lifespan.shutdown":
+                return
+    body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+Connect = Callable[[], socket.socket]
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    with socket.socket() as listener, contextlib.ExitStack() as stack:
+        listener.bind((LOOPBACK, 0))
+        running = uvicorn.Server(configuration(app, trusted_proxies=(), graceful_seconds=2))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        while not running.started:
+            time.sleep(0.005)
+        address = listener.getsockname()
+        yield lambda: stack.enter_context(socket.create_connection(address, 5))
+        running.should_exit = True
+        thread.join()
+
+
+def ends(connection: socket.socket, within: float) -> bool:
+    """Return whether the other side closes the connection in time; what it says first is passed over."""
+    connection.settimeout(within)
+    try:
+        while connection.recv(2**20):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
+def test_idle_and_half_sent_heads_end_with_their_deadline(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.3)
+    mute, half, idle = connect(), connect(), connect()
+    half.sendall(GET[:20])
+    idle.sendall(GET)
+    for connection in (mute, half, idle):
+        assert ends(connection, 2)
+
+
+def test_a_connection_is_kept_between_requests(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.5)
+    connection = connect()
+    for _ in range(4):
+        connection.sendall(GET)
+        assert b"200 OK" in connection.recv(1000)
+        time.sleep(0.25)
+
+
+def test_over_the_cap_the_longest_silent_one_makes_room(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 3)
+    first = connect()
+    time.sleep(0.05)
+    others = [connect() for _ in range(2)]
+    time.sleep(0.05)
+    late = connect()
+    assert ends(first, 2)
+    for connection in (*others, late):
+        connection.sendall(GET)
+        assert b"200 OK" in connection.recv(1000)
+
+
+def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "WRITE_SECONDS", 0.3)
+    connection = connect()
+    connection.sendall(GET.replace(b"/ ", b"/large "))
+    time.sleep(0.8)
+    received = 0
+    connection.settimeout(5)
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(2**20):
+            received += len(more)
+    assert received < LARGE
+
+
+def test_the_parser_is_asserted_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configuration(app, trusted_proxies=(), graceful_seconds=2)
+    config.load()
+    assert config.http_protocol_class is BoundedProtocol
+    assert config.ws_protocol_class is None
+    assert config.server_header is False
+    assert config.proxy_headers is False
+
+    class Lenient:
+        def __init__(self, protocol: object) -> None:
+            pass
+
+        def feed_data(self, data: bytes) -> None:
+            pass
+
+    monkeypatch.setattr(httptools, "HttpRequestParser", Lenient)
+    with pytest.raises(StartFailed, match="malformed HTTP"):
+        configuration(app, trusted_proxies=(), graceful_seconds=2)
+
+
+def test_no_trusted_proxy_means_no_proxy_headers() -> None:
+    config = configuration(app, trusted_proxies=("10.0.0.1",), graceful_seconds=2)
+    assert (config.proxy_headers, config.forwarded_allow_ips) == (True, ["10.0.0.1"])
