@@ -32,13 +32,6 @@ def test_reciprocal_rank_is_zero_beyond_k_and_undefined_without_a_relevant_docum
     assert metrics.reciprocal_rank(relevant, count, k) == expected
 
 
-def test_average_precision_divides_by_every_relevant_document() -> None:
-    # Hits at ranks 1 and 3 of four relevant documents: (1/1 + 2/3) / 4.
-    assert metrics.average_precision([True, False, True], 4, 10) == (1 + 2 / 3) / 4
-    assert metrics.average_precision([True, False, True], 4, 2) == 1 / 4
-    assert metrics.average_precision([False], 0, 10) is None
-
-
 def test_dcg_discounts_by_log2_of_rank_plus_one() -> None:
     assert metrics.dcg([3, 2, 1], 3) == 3 / math.log2(2) + 2 / math.log2(3) + 1 / math.log2(4)
     assert metrics.dcg([3, 2, 1], 1) == 3.0
@@ -73,16 +66,3 @@ def test_the_mean_leaves_out_what_is_undefined() -> None:
     assert metrics.mean([None, 1.0, 0.0]) == (0.5, 2)
     assert metrics.mean([None]) == (None, 0)
     assert metrics.mean([]) == (None, 0)
-
-
-def test_one_pass_gives_what_the_single_functions_give() -> None:
-    relevant, gains, judged = [True, False, True], [3.0, 0.0, 1.0], [1.0, 3.0, 2.0]
-    scores = metrics.score(relevant, 3, gains, judged, 5)
-    assert scores.hits == 2
-    assert scores.precision == 2 / 5
-    assert scores.recall == 2 / 3
-    assert scores.reciprocal_rank == 1.0
-    assert scores.average_precision == (1 + 2 / 3) / 3
-    assert scores.dcg == 3 + 1 / 2
-    assert scores.ideal_dcg == 3 + 2 / math.log2(3) + 1 / 2
-    assert scores.ndcg == scores.dcg / scores.ideal_dcg

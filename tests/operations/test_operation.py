@@ -52,6 +52,24 @@ def test_at_most_20_broken_places_are_listed() -> None:
     assert "50 places" in refused.detail
 
 
+def test_of_a_large_input_each_array_is_left_at_its_first_broken_item() -> None:
+    queries = [{"id": f"q{number}", "retrieved": [0] * 100, "judgments": [{}] * 100} for number in range(50)]
+    refused = _refusal({"queries": queries, "k": 0})
+    assert [violation.pointer for violation in refused.violations] == [
+        "/queries/0/retrieved/0",
+        "/queries/0/judgments/0/id",
+        "/queries/0/judgments/0/grade",
+        "/k",
+    ]
+    assert "at least 4 places" in refused.detail
+
+
+def test_members_by_the_thousand_are_refused_with_one_sentence() -> None:
+    refused = _refusal({"queries": [], **{f"x{number}": 0 for number in range(5_000)}})
+    assert (refused.code, refused.pointer) == (ErrorCode.INVALID_INPUT, "")
+    assert len(refused.violations) == 1
+
+
 def test_a_schema_refusal_never_quotes_a_value() -> None:
     refused = _refusal({"queries": "SECRET", "k": "SECRET", "gain": "SECRET", "relevantAtLeast": 987_654})
     assert len(refused.violations) == 4

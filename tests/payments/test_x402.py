@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import threading
 from collections.abc import AsyncIterator, Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
 import pytest
@@ -194,6 +196,23 @@ async def test_a_key_with_a_newline_is_another_key(protocol: X402Protocol) -> No
     payload["extensions"]["payment-identifier"]["info"]["id"] = KEY + "\n"
     with pytest.raises(RequestMalformed, match="PAYMENT_IDENTIFIER_MISMATCH"):
         read(protocol, payload)
+
+
+async def test_the_schema_that_a_credential_carries_is_not_followed(protocol: X402Protocol) -> None:
+    asked = []
+
+    class Asked(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+    payload = await signed(protocol)
+    with HTTPServer(("127.0.0.1", 0), Asked) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        payload["extensions"]["payment-identifier"]["schema"] = {"$ref": f"http://127.0.0.1:{server.server_port}/a"}
+        read(protocol, payload)
+        server.shutdown()
+    assert asked == []
 
 
 OFFLINE: Final = X402Protocol(config("http://127.0.0.1:1"))

@@ -201,7 +201,7 @@ class ServiceError(Exception):
         code: A code of the class's row; its title and next step stand in `PROBLEMS`.
         detail: One sentence about this occurrence, without ids, bodies or credentials.
         pointer: RFC 6901 pointer into the input.
-        violations: Every broken place of the input, at most 20.
+        violations: The broken places of the input, every one of a small input, at most 20.
         cause: A short word that tells apart what one code has in common.
         retry_after: Seconds, when waiting helps.
         headers: More response headers, a challenge's above all.

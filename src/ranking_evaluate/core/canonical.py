@@ -30,7 +30,12 @@ def ecmascript(x: float) -> str:
         raise ValueError("JSON has no spelling for NaN or infinity")
     if x == 0:
         return "0"
-    negative, figures, exponent = Decimal(repr(x)).as_tuple()
+    shortest = repr(x)
+    # The one decade within reach of grades and figures that `repr` writes with an exponent, ECMAScript without.
+    if shortest.endswith("e-06"):
+        digits = shortest[:-4].replace(".", "")
+        return f"-0.00000{digits[1:]}" if x < 0 else f"0.00000{digits}"
+    negative, figures, exponent = Decimal(shortest).as_tuple()
     written = "".join(map(str, figures))
     digits = written.rstrip("0")
     # The value is 0.digits times ten to this power.
@@ -48,6 +53,9 @@ def ecmascript(x: float) -> str:
 
 def number(x: float) -> Number:
     """Return what orjson must be given so that it writes the finite number `x` as ECMAScript does."""
+    # Most numbers are such; whole ones leave no rest, and from 1e16 on all are whole.
+    if type(x) is float and x >= 1e-5 and x % 1:
+        return x
     if isinstance(x, int):
         return x if -EXACT_INTEGERS <= x <= EXACT_INTEGERS else orjson.Fragment(ecmascript(float(x)))
     if x.is_integer():
@@ -92,10 +100,12 @@ def sha256(data: bytes) -> str:
 
 
 def _spelled(value: JsonValue) -> object:
-    if isinstance(value, dict):
-        return {name: _spelled(member) for name, member in value.items()}
+    if type(value) is float:
+        return number(value)
     if isinstance(value, list):
         return [_spelled(item) for item in value]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, dict):
+        return {name: _spelled(member) for name, member in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool):
         return number(value)
     return value

@@ -50,7 +50,7 @@ class OperationError(Exception):
         code: The reason; `status` is looked up from it.
         detail: One sentence for the caller, which never quotes an id or a value of the input.
         pointer: RFC 6901 JSON pointer to the place, where there is one; "" is the whole input.
-        violations: Every broken place when the schema is broken, at most 20.
+        violations: The broken places of the input, every one of a small input, at most 20.
     """
 
     def __init__(

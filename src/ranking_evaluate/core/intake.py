@@ -12,7 +12,7 @@ from ranking_evaluate.core import canonical
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ranking_evaluate.core.canonical import JsonValue
 
@@ -32,12 +32,32 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _NOT_BRACKETS_OR_QUOTES: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _ONE_KIND_OF_BRACKET: Final = bytes.maketrans(b"{}", b"[]")
 _UNSAFE_MEMBERS: Final = tuple(f'"{name}":'.encode() for name in sorted(UNSAFE_NAMES))
+# Without a quote, which JSON is full of, the search leaps.
+_UNSAFE_LETTERS: Final = (b"proto", b"constructor")
+
+
+class Read(NamedTuple):
+    """A JSON value and its canonical form."""
+
+    value: JsonValue
+    canonical: bytes
 
 
 def read(body: bytes) -> JsonValue:
     """Return the JSON value of a body, its integral numbers as integers (`10.0` and `1e1` are 10, `-0.0` is 0).
 
     Beyond 2**53 a float stays a float: there it no longer stands for one integer.
+
+    Raises:
+        OperationError: As `read_with`.
+    """
+    return read_with({}, body).value
+
+
+def read_with(defaults: Mapping[str, JsonValue], body: bytes) -> Read:
+    """Return the JSON value of a body as `read` does; an object is completed by the defaults for absent members.
+
+    The limits are on what was sent, without the defaults.
 
     Raises:
         OperationError: MALFORMED_JSON, INPUT_LIMIT, COMPLEXITY_LIMIT, INVALID_UNICODE, INVALID_NUMBER, DUPLICATE_FIELD
@@ -52,22 +72,32 @@ def read(body: bytes) -> JsonValue:
     unescaped = _without_escapes(body)
     _refuse_complexity(unescaped)
 
+    added_bytes = added_quotes = 0
+    if defaults and isinstance(value, dict):
+        absent = {name: default for name, default in defaults.items() if name not in value}
+        if absent:
+            added = orjson.dumps(absent)
+            # Without their braces, and with a comma where there are other members.
+            added_bytes = len(added) - (1 if value else 2)
+            added_quotes = _without_escapes(added).count(b'"')
+            value.update(absent)
+
     encoded = canonical.plain(value)
     if encoded is None:
         value = _with_integers(value)
         encoded = canonical.encode(value)
 
     # orjson keeps the last of equal names, so a duplicate is a string that was written and did not arrive.
-    if unescaped.count(b'"') != _without_escapes(encoded).count(b'"'):
+    if unescaped.count(b'"') != _without_escapes(encoded).count(b'"') - added_quotes:
         raise _duplicate_field(body)
-    if any(member in encoded for member in _UNSAFE_MEMBERS):
+    if any(letters in encoded for letters in _UNSAFE_LETTERS) and any(name in encoded for name in _UNSAFE_MEMBERS):
         _refuse_unsafe_names(value)
-    if len(encoded) > CANONICAL_BYTES:
+    if len(encoded) - added_bytes > CANONICAL_BYTES:
         raise OperationError(
             ErrorCode.INPUT_LIMIT,
             f"The input is larger than {CANONICAL_BYTES:,} bytes, counted compactly and without white space.",
         )
-    return value
+    return Read(value, encoded)
 
 
 def json_pointer(path: Iterable[str | int]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from itertools import compress
 from operator import truediv
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,46 +17,8 @@ if TYPE_CHECKING:
 MAXIMUM_K: Final = 100
 RANKS: Final = range(1, MAXIMUM_K + 1)
 DISCOUNTS: Final = tuple(math.log2(rank + 1) for rank in RANKS)
-
-
-class Scores(NamedTuple):
-    """The figures of one query; None where the denominator is zero."""
-
-    precision: float
-    recall: float | None
-    reciprocal_rank: float | None
-    average_precision: float | None
-    ndcg: float | None
-    dcg: float
-    ideal_dcg: float
-    hits: int
-
-
-def score(
-    relevant: Sequence[bool], relevant_count: int, gains: Sequence[float], judged_gains: Iterable[float], k: int
-) -> Scores:
-    """Return every figure of one query.
-
-    Args:
-        relevant: Whether each retrieved document is relevant, by rank, at most `k` of them.
-        relevant_count: Relevant judgments for the query, retrieved or not.
-        gains: The gain of each retrieved document, by rank; 0 where it is unjudged.
-        judged_gains: The gain of every judgment, in any order.
-        k: The cutoff.
-    """
-    hits = relevant.count(True)
-    gained = dcg(gains, k)
-    ideal = ideal_dcg(judged_gains, k)
-    return Scores(
-        precision(hits, k),
-        recall(hits, relevant_count),
-        reciprocal_rank(relevant, relevant_count, k),
-        average_precision(relevant, relevant_count, k),
-        ndcg(gained, ideal),
-        gained,
-        ideal,
-        hits,
-    )
+# The same by rank itself; nothing stands at rank 0.
+DISCOUNT_AT: Final = (math.nan, *DISCOUNTS)
 
 
 def precision(hits: int, k: int) -> float:
@@ -84,19 +46,6 @@ def reciprocal_rank(relevant: Sequence[bool], relevant_count: int, k: int) -> fl
     for rank in compress(RANKS, relevant[:k]):
         return 1 / rank
     return 0.0
-
-
-def average_precision(relevant: Sequence[bool], relevant_count: int, k: int) -> float | None:
-    """Return the mean, over all relevant documents, of the precision at each one's rank; None when nothing is relevant.
-
-    A relevant document beyond `k` or not retrieved contributes 0: the denominator is all of them, not those within `k`.
-    """
-    if not relevant_count:
-        return None
-    total = 0.0
-    for hits, rank in enumerate(compress(RANKS, relevant[:k]), 1):
-        total += hits / rank
-    return total / relevant_count
 
 
 def linear_gains(grades: Iterable[float | None]) -> list[float]:

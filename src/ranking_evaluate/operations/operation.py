@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import SchemaValidator
 
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
@@ -22,6 +23,12 @@ Input = TypeVar("Input")
 
 RESULT_BYTES: Final = 400_000
 MAXIMUM_VIOLATIONS: Final = 20
+
+# Beyond this many places one sentence stands for them all.
+MANY_VIOLATIONS: Final = 500
+
+# Up to this size an invalid input is told every place; of a larger one each array is left at its first broken item.
+EXPLAINED_BYTES: Final = 4_096
 
 # The limits of every operation, under their names on the wire.
 GENERAL_LIMITS: Final[Mapping[str, int]] = {
@@ -111,7 +118,8 @@ class Operation(Generic[Input]):
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""
-        accepted = self.accept(intake.read(body))
+        read = intake.read_with(self.defaults, body)
+        accepted = self.accept(read.value)
         result = canonical.dump(self.evaluate(accepted))
         if len(result) > RESULT_BYTES:
             raise OperationError(
@@ -119,7 +127,7 @@ class Operation(Generic[Input]):
                 f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
             )
         return Evaluation(
-            input_sha256=_digest(accepted),
+            input_sha256=canonical.sha256(read.canonical),
             result=result,
             result_sha256=canonical.sha256(result),
         )
@@ -128,19 +136,20 @@ class Operation(Generic[Input]):
         """Return a JSON value that `intake.read` returned as the operation's input, defaults filled in.
 
         Raises:
-            OperationError: INVALID_INPUT with every broken place, or a code of the precheck.
+            OperationError: INVALID_INPUT with the broken places, or a code of the precheck.
         """
         if self.precheck is not None and isinstance(value, dict):
             self.precheck(value)
         check(self.adapter, value)
         accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
-            raise _invalid_input(violations)
+            raise _invalid_input(violations, len(violations))
         return accepted
 
     def input_sha256(self, value: JsonValue) -> str:
         """Return the digest of a JSON value that `accept` would return as an input; that it is one is checked."""
-        return _digest(self.accept(value))
+        accepted = cast("dict[str, JsonValue]", self.accept(value))
+        return canonical.sha256(canonical.encode(accepted))
 
     @cached_property
     def adapter(self) -> TypeAdapter[Input]:
@@ -154,28 +163,62 @@ class Operation(Generic[Input]):
         return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
 
 
-def _digest(accepted: object) -> str:
-    return canonical.sha256(canonical.encode(cast("dict[str, JsonValue]", accepted)))
-
-
 def check(adapter: TypeAdapter[Any], value: JsonValue) -> None:
-    """Raise INVALID_INPUT with every place where a JSON value breaks its schema."""
+    """Raise INVALID_INPUT where a JSON value breaks its schema."""
     try:
         # A check only: pydantic's copy would turn the integer grades into floats.
-        adapter.validate_python(value)
+        _fail_fast(adapter).validate_python(value)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-        raise _invalid_input([_violation(detail) for detail in details]) from None
+        raise _broken(adapter, value, error) from None
 
 
-def _invalid_input(violations: Sequence[Violation]) -> OperationError:
-    places = "1 place" if len(violations) == 1 else f"{len(violations):,} places"
+def _broken(adapter: TypeAdapter[Any], value: JsonValue, first: ValidationError) -> OperationError:
+    """Return the refusal of a value, with every broken place of a small one and the first ones of a large one."""
+    if first.error_count() > MANY_VIOLATIONS:
+        # Arrays are left at their first broken item, so an object has members by the hundred: each a place to name.
+        swarm = Violation("", "An object has hundreds of members that are not accepted here.")
+        return _invalid_input([swarm], first.error_count())
+    if len(canonical.dump(value)) > EXPLAINED_BYTES:
+        return _invalid_input(_violations(first), first.error_count(), at_least="at least ")
+    try:
+        adapter.validate_python(value)
+    except ValidationError as every:
+        return _invalid_input(_violations(every), every.error_count())
+    raise AssertionError("a check that leaves arrays early found what the whole check did not")
+
+
+@cache
+def _fail_fast(adapter: TypeAdapter[Any]) -> SchemaValidator:
+    """Return the same check, leaving each array at its first broken item.
+
+    Where a large input is broken everywhere, finding every place takes longer than evaluating a good one.
+    """
+    return SchemaValidator(_with_fail_fast(adapter.core_schema))
+
+
+def _with_fail_fast(schema: Any) -> Any:  # noqa: ANN401 - pydantic's schemas are nested dictionaries of many shapes.
+    """Return a pydantic core schema in which arrays fail at their first broken item."""
+    if isinstance(schema, dict):
+        changed = {name: _with_fail_fast(member) for name, member in schema.items()}
+        return {**changed, "fail_fast": True} if schema.get("type") == "list" else changed
+    if isinstance(schema, list):
+        return [_with_fail_fast(item) for item in schema]
+    return schema
+
+
+def _invalid_input(violations: Sequence[Violation], count: int, at_least: str = "") -> OperationError:
+    places = f"{at_least}{'1 place' if count == 1 else f'{count:,} places'}"
     return OperationError(
         ErrorCode.INVALID_INPUT,
         f"The input breaks its schema in {places}. {violations[0].detail}",
         violations[0].pointer,
         tuple(violations[:MAXIMUM_VIOLATIONS]),
     )
+
+
+def _violations(error: ValidationError) -> list[Violation]:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return [_violation(detail) for detail in details[:MAXIMUM_VIOLATIONS]]
 
 
 def _violation(error: ErrorDetails) -> Violation:

@@ -12,7 +12,7 @@ from ranking_evaluate.core import metrics, paired
 from ranking_evaluate.core.canonical import JsonValue, number
 from ranking_evaluate.core.duplicates import grades_by_id, refuse_duplicate
 from ranking_evaluate.core.errors import ErrorCode
-from ranking_evaluate.core.rankings import METRICS, Scored, averages, conventions, judge, optional, score
+from ranking_evaluate.core.rankings import METRICS, Scored, averages, by_metric, conventions, judge, optional, score
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -170,9 +170,9 @@ def evaluate(request: Input) -> dict[str, object]:
     defined = [pair for pair in pairs if pair is not None]
     informative = [pair.scaled for pair in defined if pair.scaled]
     mean_difference, _ = metrics.mean(pair.difference for pair in defined)
-    baseline_macro, defined_query_counts = averages([baseline for baseline, _ in scored])
+    baseline_means, counts = averages([baseline for baseline, _ in scored])
     # Whether a metric is defined depends on the judgments alone, which both sides share.
-    candidate_macro, _ = averages([candidate for _, candidate in scored])
+    candidate_means, _ = averages([candidate for _, candidate in scored])
     return {
         "profile": "paired-ranking-comparison-v1",
         "k": request["k"],
@@ -189,8 +189,8 @@ def evaluate(request: Input) -> dict[str, object]:
             }
             for query, (baseline, candidate), pair in zip(request["queries"], scored, pairs, strict=True)
         ],
-        "baseline": baseline_macro,
-        "candidate": candidate_macro,
+        "baseline": by_metric(baseline_means),
+        "candidate": by_metric(candidate_means),
         "paired": {
             "definedQueryCount": len(defined),
             "meanDifference": optional(mean_difference),
@@ -198,7 +198,7 @@ def evaluate(request: Input) -> dict[str, object]:
             "losses": sum(difference < 0 for difference in informative),
             "ties": len(defined) - len(informative),
         },
-        **_findings(informative, mean_difference, defined_query_counts, request["alpha"]),
+        **_findings(informative, mean_difference, dict(zip(METRICS, counts, strict=True)), request["alpha"]),
         "conventions": (*conventions(request["gain"]), *CONVENTIONS),
     }
 

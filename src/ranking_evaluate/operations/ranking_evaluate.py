@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, with_config
@@ -10,8 +9,20 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics
 from ranking_evaluate.core.canonical import number
-from ranking_evaluate.core.duplicates import refuse_duplicate
-from ranking_evaluate.core.rankings import Scored, averages, conventions, optional, score
+from ranking_evaluate.core.duplicates import grades_by_id, refuse_duplicate
+from ranking_evaluate.core.rankings import (
+    METRICS,
+    Judged,
+    Rows,
+    Scored,
+    averages,
+    by_metric,
+    conventions,
+    judge,
+    missed,
+    optional,
+    score,
+)
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -100,72 +111,61 @@ def evaluate(request: Input) -> dict[str, object]:
         OperationError: DUPLICATE_ID anywhere in the input; else UNJUDGED_DOCUMENT within k, unless those may be
             counted as non-relevant.
     """
-    _refuse_duplicates(request["queries"])
-    rankings = [_score(request, index) for index in range(len(request["queries"]))]
-    macro, defined_query_counts = averages([ranking.scores for ranking in rankings])
+    queries = request["queries"]
+    judged = [judge(request, grade_by_id) for grade_by_id in _distinct(queries)]
+    rankings = [(query["retrieved"], judgments) for query, judgments in zip(queries, judged, strict=True)]
+    scored = score(request, rankings, "/queries/{}/retrieved".format)
+    means, counts = averages(scored)
+    rows = Rows(request, [query["retrieved"] for query in queries])
     return {
         "profile": "supplied-ranking-evaluation-v1",
         "k": request["k"],
-        "queryCount": len(rankings),
-        "queries": [_row(query["id"], ranking) for query, ranking in zip(request["queries"], rankings, strict=True)],
-        "macro": macro,
-        "definedQueryCounts": defined_query_counts,
+        "queryCount": len(queries),
+        "queries": [
+            _row(request, rows, query, judgments, scores)
+            for query, judgments, scores in zip(queries, judged, scored, strict=True)
+        ],
+        "macro": by_metric(means),
+        "definedQueryCounts": dict(zip(METRICS, counts, strict=True)),
         "conventions": conventions(request["gain"]),
     }
 
 
-def _score(request: Input, index: int) -> Scored:
-    query = request["queries"][index]
-    grade_by_id = {judgment["id"]: judgment["grade"] for judgment in query["judgments"]}
-    return score(request, query["retrieved"], grade_by_id, f"/queries/{index}/retrieved")
+def _distinct(queries: list[Query]) -> list[dict[str, float]]:
+    """Return the judgments of each query by document.
 
-
-def _row(query_id: str, ranking: Scored) -> dict[str, object]:
-    """Return the figures of one query and their evidence."""
-    scores = ranking.scores
-    found = set(ranking.ids)
-    return {
-        "precisionAtK": number(scores.precision),
-        "recallAtK": optional(scores.recall),
-        "reciprocalRankAtK": optional(scores.reciprocal_rank),
-        "averagePrecisionAtK": optional(scores.average_precision),
-        "ndcgAtK": optional(scores.ndcg),
-        "id": query_id,
-        "relevantJudgmentCount": len(ranking.relevant_ids),
-        "retrievedAtKCount": len(ranking.ids),
-        "hitsAtK": scores.hits,
-        "unjudgedAtKCount": ranking.unjudged_count,
-        "dcgAtK": number(scores.dcg),
-        "idealDcgAtK": number(scores.ideal_dcg),
-        "missedRelevantIds": [document for document in ranking.relevant_ids if document not in found],
-        "ranking": [
-            {
-                "rank": rank,
-                "id": document,
-                # An integer needs no care, and nearly every grade is one.
-                "grade": grade if grade is None or type(grade) is int else number(grade),
-                "relevant": is_relevant,
-                "judged": grade is not None,
-            }
-            for rank, document, grade, is_relevant in zip(
-                count(1), ranking.ids, ranking.grades, ranking.relevant, strict=False
-            )
-        ],
-    }
-
-
-def _refuse_duplicates(queries: list[Query]) -> None:
-    """Raise DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or in its judgments."""
+    Raises:
+        OperationError: DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or its judgments.
+    """
     refuse_duplicate("Two queries have the same id.", "/queries/{}/id", [query["id"] for query in queries])
+    by_query = []
     for index, query in enumerate(queries):
-        refuse_duplicate(
-            "A document is retrieved twice for one query.", f"/queries/{index}/retrieved/{{}}", query["retrieved"]
-        )
-        refuse_duplicate(
-            "A document is judged twice for one query.",
-            f"/queries/{index}/judgments/{{}}/id",
-            [judgment["id"] for judgment in query["judgments"]],
-        )
+        pointer = f"/queries/{index}"
+        refuse_duplicate("A document is retrieved twice for one query.", pointer + "/retrieved/{}", query["retrieved"])
+        by_query.append(grades_by_id(query["judgments"], pointer))
+    return by_query
+
+
+def _row(request: Input, rows: Rows, query: Query, judged: Judged, scored: Scored) -> dict[str, object]:
+    """Return the figures of one query and their evidence."""
+    precision, recall, reciprocal_rank, average_precision, ndcg, dcg, hits, grades = scored
+    _, relevant_count, ideal_dcg = judged
+    return {
+        "precisionAtK": number(precision),
+        "recallAtK": optional(recall),
+        "reciprocalRankAtK": optional(reciprocal_rank),
+        "averagePrecisionAtK": optional(average_precision),
+        "ndcgAtK": optional(ndcg),
+        "id": query["id"],
+        "relevantJudgmentCount": relevant_count,
+        "retrievedAtKCount": len(grades),
+        "hitsAtK": hits,
+        "unjudgedAtKCount": grades.count(None),
+        "dcgAtK": number(dcg),
+        "idealDcgAtK": number(ideal_dcg),
+        "missedRelevantIds": missed(request, query["retrieved"], judged, hits),
+        "ranking": rows.of(query["retrieved"], grades),
+    }
 
 
 OPERATION: Final = Operation(

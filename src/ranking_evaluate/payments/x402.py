@@ -19,7 +19,8 @@ from x402.extensions.bazaar import declare_discovery_extension
 from x402.extensions.payment_identifier import (
     PAYMENT_IDENTIFIER,
     declare_payment_identifier_extension,
-    extract_and_validate_payment_identifier,
+    extract_payment_identifier,
+    is_payment_identifier_extension,
 )
 from x402.http.utils import encode_payment_required_header, encode_payment_response_header
 from x402.mechanisms.evm.exact import ExactEvmServerScheme
@@ -115,6 +116,7 @@ class X402Protocol:
         self._reason: str | None = "the facilitator has not been asked yet"
         self._asking: asyncio.Task[None] | None = None
         self._challenges: dict[tuple[str, str, int, str | None], Challenge] = {}
+        self._requirements: dict[int, PaymentRequirements] = {}
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
@@ -239,7 +241,7 @@ class X402Protocol:
         document = _decode(header)
         try:
             payload = PaymentPayload.model_validate(document)
-            identifier, _ = extract_and_validate_payment_identifier(payload)
+            identifier = _identifier(payload)
         except (ValidationError, RecursionError) as error:
             raise _malformed("it is not an x402 v2 payment payload") from error
         if identifier != offer.key:
@@ -273,7 +275,7 @@ class X402Protocol:
         """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
         content = _content(credential)
         server = self._server
-        if server is None or content.payload.accepted != self._requirements_of(server, offer.amount):
+        if server is None or content.payload.accepted != self._required(server, offer.amount):
             return "what it accepts is not what is asked: amount, asset, network, recipient and timeout must be equal"
         authorization = content.authorization
         # A facilitator takes another member, such as a Permit2 authorization, for the payment: none may ride along
@@ -335,6 +337,12 @@ class X402Protocol:
             raise RuntimeError("the x402 rail is asked for terms before it is ready")
         return self._server
 
+    def _required(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
+        """Return the requirements at a price, made once for each and never changed: operations have few prices."""
+        if amount not in self._requirements:
+            self._requirements[amount] = self._requirements_of(server, amount)
+        return self._requirements[amount]
+
     def _requirements_of(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
         config = self._config
         domain = {"name": config.asset_name, "version": config.asset_version}
@@ -353,7 +361,7 @@ class X402Protocol:
 
     def _call(self, credential: Credential, offer: Offer) -> bytes:
         """Return the body of a /verify or /settle call: the credential against our own requirements."""
-        requirements = self._requirements_of(self._ready_server(), offer.amount)
+        requirements = self._required(self._ready_server(), offer.amount)
         return orjson.dumps(
             {
                 "x402Version": VERSION,
@@ -396,6 +404,17 @@ def _decode(header: str) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("x402Version") != VERSION:
         raise _malformed("it is not an object of x402 version 2")
     return document
+
+
+def _identifier(payload: PaymentPayload) -> str | None:
+    """Return the payment-identifier extension's id.
+
+    The SDK's validation would also run the schema that the credential itself carries: for milliseconds, with the
+    sender's regular expressions, and fetching what its references point to. Of an id that must equal the key it adds
+    nothing.
+    """
+    extension = (payload.extensions or {}).get(PAYMENT_IDENTIFIER)
+    return extract_payment_identifier(payload) if is_payment_identifier_extension(extension) else None
 
 
 def _malformed(why: str) -> RequestMalformed:

@@ -1,0 +1,53 @@
+"""The benches run; what they find is for a quiet machine and not for a test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench.timing import side_by_side
+
+from bench import __main__ as run
+from bench import free_path, growth, jobs, metrics, paid, service
+from ranking_evaluate import OperationError, evaluate
+
+
+def test_what_is_compared_computes_something() -> None:
+    small = jobs.ranking_job(2, 5, 5)
+    ours_and_pytrec = list(metrics.candidates(small).values())[:4]
+    for candidate in (*ours_and_pytrec, *free_path.candidates(small).values()):
+        assert candidate()
+    timed = side_by_side({"a": ours_and_pytrec[0], "b": ours_and_pytrec[1]}, rounds=3, budget=0.01)
+    assert timed["a"].ratio(timed["a"]) == 1.0
+
+
+def test_hostile_bodies_are_refused_and_their_neighbours_are_not() -> None:
+    for refused, valid in free_path.hostile().values():
+        assert isinstance(refused(), OperationError)
+        assert isinstance(valid(), bytes)
+
+
+@pytest.mark.parametrize("operation_id", growth.INPUTS)
+def test_every_operation_takes_the_inputs_that_grow(operation_id: str) -> None:
+    assert set(growth.by_queries(operation_id, rounds=2, budget=0.01)) >= {1, 10}
+
+
+def test_look_ups_find_their_way_in_a_filled_store() -> None:
+    assert [len(seconds) for seconds in growth.lookups((1, 50), looks=3).values()] == [3, 3]
+
+
+def test_a_run_writes_its_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fast(*_: object, **__: object) -> object:
+        return side_by_side(dict.fromkeys((metrics.OURS, metrics.PEER), int), rounds=2, budget=0.001)
+
+    monkeypatch.setattr(run, "side_by_side", fast)
+    monkeypatch.setattr("sys.argv", ["bench", "metrics", "--quick", "--out", str(tmp_path)])
+    run.main()
+    assert "pytrec_eval" in (tmp_path / "results.md").read_text()
+    assert "<svg" in (tmp_path / "results.svg").read_text()
+
+
+def test_the_paid_bench_asks_for_what_the_service_sells() -> None:
+    assert evaluate("ranking-evaluate", jobs.TYPICAL.body)
+    assert jobs.TYPICAL.body in paid.Caller(1).unpaid()
+    assert callable(service.start)
