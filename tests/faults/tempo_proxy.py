@@ -35,6 +35,7 @@ class Fault(Enum):
     NOT_JSON = auto()  # executed, the answer is a gateway's page
     OTHER_RECEIPT = auto()  # executed, the receipt of another transaction is answered, and found later
     REVERTED = auto()  # receipts say that the transaction was reverted
+    SENT_REVERTED = auto()  # executed, and the answer too says that it was reverted
     RECEIPT_HIDDEN = auto()
     DOWN = auto()  # no call is answered
     GONE = auto()  # no connection is accepted once a payment was verified
@@ -54,6 +55,7 @@ HIDES_RECEIPTS = {
 
 RECEIPT_CHANGES: dict[Fault, dict[str, Any]] = {
     Fault.REVERTED: {"status": "0x0", "logs": []},
+    Fault.SENT_REVERTED: {"status": "0x0", "logs": []},
     Fault.OTHER_RECEIPT: {"transactionHash": "0x" + "11" * 32},
 }
 
@@ -148,7 +150,7 @@ class FaultyTempoProxy(TempoProxy):
                 return _error(call, -32000, "already known")
             case Fault.NOT_JSON:
                 return b"<html>Bad gateway</html>"
-            case Fault.OTHER_RECEIPT:
+            case Fault.OTHER_RECEIPT | Fault.SENT_REVERTED:
                 return _result(call, json.loads(answer)["result"] | RECEIPT_CHANGES[fault])
             case _:
                 return answer
