@@ -1,0 +1,46 @@
+"""Every operation is sold alike: over both protocols, replayed, and verified without the service."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import httpx
+import pytest
+
+from ranking_evaluate import evaluate
+from ranking_evaluate.cli.pay import new_key
+from ranking_evaluate.cli.payers import PAYERS, RECEIPT_HEADERS, Mandate, Protocol
+from ranking_evaluate.contract.verify import verify
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.operations.registry import OPERATIONS
+from ranking_evaluate.sandbox import Sandbox
+
+
+@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.id))
+def test_an_operation_is_bought_replayed_and_verified_offline(
+    sandbox: Sandbox, operation: Operation[object], protocol: Protocol
+) -> None:
+    [rail] = [rail for rail in sandbox.rails if rail.protocol == protocol]
+    body = json.dumps(operation.example_input).encode()
+    url = f"{sandbox.origin}/v1/{protocol}/{operation.id}"
+    headers = {"Content-Type": "application/json", "Idempotency-Key": (key := new_key())}
+    mandate = Mandate(
+        wallet_key=rail.payer.key, key=key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
+    )
+    with httpx.Client(trust_env=False, timeout=60) as client:
+        challenge = client.post(url, content=body, headers=headers)
+        assert challenge.status_code == 402
+        signed = PAYERS[protocol](challenge, mandate)
+        before = rail.balance(rail.payee)
+        paid, replayed = (
+            client.post(url, content=body, headers={**headers, signed.header: signed.value}) for _ in range(2)
+        )
+    assert paid.status_code == replayed.status_code == 200
+    assert paid.content == replayed.content == evaluate(operation.id, body)
+    assert paid.headers[RECEIPT_HEADERS[protocol]] == replayed.headers[RECEIPT_HEADERS[protocol]]
+    assert "Idempotent-Replayed" not in paid.headers
+    assert replayed.headers["Idempotent-Replayed"] == "true"
+    assert rail.balance(rail.payee) - before == operation.price_base_units
+    assert verify(paid.content, body).differences == ()
