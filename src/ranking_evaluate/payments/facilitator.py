@@ -7,10 +7,8 @@ every member that matters is compared with what we sent.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import re
 import ssl
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,11 +30,6 @@ from ranking_evaluate.payments.protocol import (
     Verification,
     Verified,
 )
-
-# httpcore tries to import this on every call, and Python searches the whole path for a missing module each time: a
-# fifth of a paid call. None says at once that there is none.
-if importlib.util.find_spec("sniffio") is None:
-    sys.modules["sniffio"] = None  # type: ignore[assignment]  # The import system's own mark of a missing module.
 
 MAX_ANSWER_BYTES: Final = 65_536
 CONNECT_TIMEOUT: Final = 5.0
