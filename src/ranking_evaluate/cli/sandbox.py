@@ -26,16 +26,20 @@ SMALL_INPUT = (
 
 @contextlib.contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """Let SIGTERM end the block as an interrupt at the terminal does, so that everything is tidied up."""
+    """Let SIGTERM end the block as an interrupt at the terminal does, so that everything is tidied up.
+
+    SIGINT is set too: a shell starts what a script puts into the background with interrupts ignored.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    previous = signal.signal(signal.SIGTERM, interrupt)
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def write_info(path: Path, info: dict[str, Any]) -> None:
