@@ -535,7 +535,7 @@ async def test_what_the_node_would_not_take_is_rejected_before_anything_is_sent(
 async def test_a_provider_that_is_down_is_asked_again_until_it_answers(
     tempo: Tempo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ranking_evaluate.payments.mpp.protocol.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("ranking_evaluate.payments.connecting.RETRY_SECONDS", 0.05)
     tempo.proxy.fault = Fault.DOWN
     offer = new_offer()
     async with rail_of(config_of(tempo.proxy.url)) as rail:

@@ -21,7 +21,6 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments import x402 as module
 from ranking_evaluate.payments.config import USDC, X402Config
 from ranking_evaluate.payments.protocol import (
     Credential,
@@ -415,7 +414,7 @@ async def until(holds: Callable[[], bool]) -> None:
 async def test_a_facilitator_that_is_down_at_the_start_is_asked_again(
     facilitator: FaultyFacilitator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr("ranking_evaluate.payments.connecting.RETRY_SECONDS", 0.02)
     facilitator.set(Fault.DOWN)
     protocol = X402Protocol(config(facilitator.url))
     await protocol.start()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
-import contextlib
 import hashlib
 import re
 from collections.abc import Mapping
@@ -42,6 +40,7 @@ from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
+from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
 from ranking_evaluate.payments.protocol import (
@@ -70,9 +69,6 @@ MIN_SECONDS_LEFT: Final = 10
 
 MAX_SECONDS_BEYOND: Final = 60
 """How far past maxTimeoutSeconds an authorization may reach: a client's clock may be ahead of ours."""
-
-RETRY_SECONDS: Final = 5.0
-"""How often a facilitator that was down at the start is asked again."""
 
 MAX_CHALLENGE_BYTES: Final = 4_096
 """How long PAYMENT-REQUIRED may be: clients echo it, and header limits of 8 kB and 16 kB are common on the way."""
@@ -113,31 +109,21 @@ class X402Protocol:
             None if config.cdp_key is None else cdp.signer(config.cdp_key),
         )
         self._server: x402ResourceServer | None = None
-        self._reason: str | None = "the facilitator has not been asked yet"
-        self._asking: asyncio.Task[None] | None = None
+        self._connecting = Connecting("the facilitator", self._connect)
         self._challenges: dict[tuple[str, str, int, str | None], Challenge] = {}
         self._requirements: dict[int, PaymentRequirements] = {}
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
-        await self._connect()
-        if self._server is None:
-            self._asking = asyncio.create_task(self._keep_connecting(), name="x402: ask the facilitator again")
+        await self._connecting.start()
 
     async def close(self) -> None:
         """Stop asking and close the connections."""
-        if self._asking is not None:
-            self._asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
+        await self._connecting.stop()
         await self._facilitator.close()
 
-    async def _keep_connecting(self) -> None:
-        while self._server is None:
-            await asyncio.sleep(RETRY_SECONDS)
-            await self._connect()
-
-    async def _connect(self) -> None:
+    async def _connect(self) -> str | None:
+        """Ask the facilitator once; return why it cannot be used, or None."""
         try:
             supported = SupportedResponse.model_validate(await self._facilitator.supported())
             _check_kinds(supported, self._config.network)
@@ -146,13 +132,13 @@ class X402Protocol:
             server.initialize()
             self._requirements_of(server, amount=1)
         except FacilitatorError as error:
-            self._reason = str(error)
+            return str(error)
         except ValidationError:
-            self._reason = "the facilitator's /supported document is not of the x402 form"
+            return "the facilitator's /supported document is not of the x402 form"
         except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, the rail is not ready.
-            self._reason = f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
-        else:
-            self._server, self._reason = server, None
+            return f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
+        self._server = server
+        return None
 
     def terms(self) -> Terms:
         """Return what this rail takes."""
@@ -161,7 +147,7 @@ class X402Protocol:
 
     def ready(self) -> Readiness:
         """Return whether the facilitator has said that it serves our network."""
-        return Readiness(self._server is not None, self._reason)
+        return self._connecting.ready()
 
     def announce(self, amount: int) -> Announcement:
         """Return the terms of a price by the settings alone: documents stay up while the facilitator is down."""

@@ -6,7 +6,6 @@ Not through its route handlers: those settle before the endpoint has run, and an
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from mpp.store import MemoryStore
 from pydantic import model_serializer
 
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
+from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
@@ -56,9 +56,6 @@ from ranking_evaluate.payments.protocol import (
 CHALLENGE_LIFE: Final = timedelta(minutes=5)
 
 MIN_SECRET_BYTES: Final = 32
-
-RETRY_SECONDS: Final = 5.0
-"""How often a node that was down at the start is asked again."""
 
 MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
 """The part of the settle deadline that the SDK does not get: it is to give up by itself and say how."""
@@ -99,37 +96,26 @@ class MppProtocol:
         self._config = config
         self._node = Node(config.rpc_url, config.verify_timeout)
         self._servers = {secret: self._open_server(secret) for secret in secrets}
-        self._reason: str | None = "the node has not been asked yet"
-        self._asking: asyncio.Task[None] | None = None
+        self._connecting = Connecting("the node", self._connect)
 
     async def start(self) -> None:
         """Ask the node for its chain, and go on asking in the background while the answer is not ours."""
-        await self._connect()
-        if self._reason is not None:
-            self._asking = asyncio.create_task(self._keep_connecting(), name="mpp: ask the node again")
+        await self._connecting.start()
 
     async def close(self) -> None:
         """Stop asking and close the connections."""
-        if self._asking is not None:
-            self._asking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._asking
+        await self._connecting.stop()
         await self._node.close()
 
-    async def _keep_connecting(self) -> None:
-        while self._reason is not None:
-            await asyncio.sleep(RETRY_SECONDS)
-            await self._connect()
-
-    async def _connect(self) -> None:
+    async def _connect(self) -> str | None:
+        """Ask the node once; return why it cannot be used, or None."""
         try:
             async with asyncio.timeout(self._config.verify_timeout):
                 chain_id = await self._node.chain_id()
         except (NodeError, TimeoutError) as error:
-            self._reason = str(error) or "the node does not answer in time"
-        else:
-            ours = self._config.chain_id
-            self._reason = None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
+            return str(error) or "the node does not answer in time"
+        ours = self._config.chain_id
+        return None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
 
     def terms(self) -> Terms:
         """Return what this rail takes."""
@@ -147,7 +133,7 @@ class MppProtocol:
 
     def ready(self) -> Readiness:
         """Return whether the node has said that it is on our chain."""
-        return Readiness(self._reason is None, self._reason)
+        return self._connecting.ready()
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
         """Return the WWW-Authenticate header, bound to body, key, operation and release, and the problem's type."""

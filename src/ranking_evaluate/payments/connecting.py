@@ -1,0 +1,50 @@
+"""Asking a rail's provider until it can be used; one that is down at the start is no reason not to start."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ranking_evaluate.payments.protocol import Readiness
+
+RETRY_SECONDS: Final = 5.0
+"""How often a provider that could not be used is asked again."""
+
+
+class Connecting:
+    """Holds whether a provider can be used, and goes on asking in the background while it cannot.
+
+    Args:
+        provider: What it is called in reasons, such as "the facilitator".
+        connect: Asks it once; returns None when it can be used, or the reason why not.
+    """
+
+    def __init__(self, provider: str, connect: Callable[[], Awaitable[str | None]]) -> None:
+        self._provider = provider
+        self._connect = connect
+        self._reason: str | None = f"{provider} has not been asked yet"
+        self._asking: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Ask once, and then again in the background until it can be used."""
+        self._reason = await self._connect()
+        if self._reason is not None:
+            self._asking = asyncio.create_task(self._ask_again(), name=f"ask {self._provider} again")
+
+    async def stop(self) -> None:
+        """Stop asking."""
+        if self._asking is not None:
+            self._asking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._asking
+
+    def ready(self) -> Readiness:
+        """Return whether it could be used when it was last asked, and why not."""
+        return Readiness(self._reason is None, self._reason)
+
+    async def _ask_again(self) -> None:
+        while self._reason is not None:
+            await asyncio.sleep(RETRY_SECONDS)
+            self._reason = await self._connect()
