@@ -52,12 +52,18 @@ def wilcoxon(differences: Sequence[int]) -> SignedRanks:
     """
     ranks = _doubled_ranks(differences)
     plus = sum(rank for rank, difference in zip(ranks, differences, strict=True) if difference > 0)
-    # patterns[sum] counts the sign patterns with that doubled sum of positive ranks.
-    patterns = [1]
+    # One number holds the whole null distribution: its digit at the place of a doubled sum of positive ranks counts the
+    # sign patterns with that sum. Each rank, made positive, lifts all patterns that many places. The digits are so wide
+    # that all 2 ** pairs patterns together stay below the highest one.
+    width = len(ranks) + 2
+    patterns = 1
     for rank in ranks:
-        none = [0] * rank
-        patterns = [without + with_rank for without, with_rank in zip(patterns + none, none + patterns, strict=True)]
-    tail = min(sum(patterns[: plus + 1]), sum(patterns[plus:]))
+        patterns += patterns << (width * rank)
+    # The distribution is symmetric, so the upper tail is the lower one of the other side's sum.
+    places = min(plus, sum(ranks) - plus) + 1
+    lower = patterns & ((1 << (width * places)) - 1)
+    # Dividing by the highest digit leaves the sum of the digits, as casting out nines does.
+    tail = lower % ((1 << width) - 1)
     return SignedRanks(plus / 2, (sum(ranks) - plus) / 2, _probability(2 * tail, len(ranks)))
 
 
