@@ -19,7 +19,7 @@ def candidates(job: Job, operation_id: str = "ranking-evaluate") -> dict[str, Ca
     """Return what is timed on one job: the whole, the floor, and the stages one by one."""
     operation = find(operation_id)
     body = job.body
-    value, encoded = intake.read_with(operation.defaults, body)
+    value, encoded, _ = intake.read_with(operation.defaults, body, operation.accepts)
     accepted = operation.accept(value)
     result = operation.evaluate(accepted)
     dumped = canonical.dump(result)
@@ -27,7 +27,7 @@ def candidates(job: Job, operation_id: str = "ranking-evaluate") -> dict[str, Ca
     return {
         WHOLE: lambda: evaluate(operation_id, body),
         FLOOR: lambda: (orjson.loads(body), orjson.dumps(plain)),
-        "intake, with the canonical form": lambda: intake.read_with(operation.defaults, body),
+        "intake, with the canonical form": lambda: intake.read_with(operation.defaults, body, lambda _: True),
         "schema": lambda: operation.accept(value),
         "evaluate, with the rows' JSON": lambda: operation.evaluate(accepted),
         "write the result": lambda: canonical.dump(result),

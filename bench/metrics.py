@@ -48,19 +48,26 @@ def _rules(job: Job) -> rankings.Rules:
 
 def _ours(job: Job, qrels: Qrels) -> Callable[[], object]:
     rules = _rules(job)
-    ranked = [(query["retrieved"], rankings.judge(rules, qrels[query["id"]])) for query in job.input["queries"]]
+    retrieved, grades = _given(job, qrels)
+    ranked = list(zip(retrieved, rankings.judge(rules, grades), strict=True))
     return lambda: rankings.averages(rankings.score(rules, ranked, str))
 
 
 def _ours_anew(job: Job, qrels: Qrels) -> Callable[[], object]:
     rules = _rules(job)
-    given = [(query["retrieved"], qrels[query["id"]]) for query in job.input["queries"]]
+    retrieved, grades = _given(job, qrels)
 
     def score() -> object:
-        ranked = [(retrieved, rankings.judge(rules, grades)) for retrieved, grades in given]
+        ranked = zip(retrieved, rankings.judge(rules, grades), strict=True)
         return rankings.averages(rankings.score(rules, ranked, str))
 
     return score
+
+
+def _given(job: Job, qrels: Qrels) -> tuple[list[list[str]], list[dict[str, int]]]:
+    """Return the rankings and the grades by id, query by query."""
+    queries = job.input["queries"]
+    return [query["retrieved"] for query in queries], [qrels[query["id"]] for query in queries]
 
 
 def _measures(k: int) -> set[str]:

@@ -37,7 +37,7 @@ def test_one_pass_gives_what_the_definitions_give(
     retrieved: list[str], grade_by_id: dict[str, float], k: int, threshold: float, gain: str
 ) -> None:
     given_rules = rules(k, threshold, gain)
-    judged = rankings.judge(given_rules, grade_by_id)
+    [judged] = rankings.judge(given_rules, [grade_by_id])
     [scored] = rankings.score(given_rules, [(retrieved, judged)], str)
     precision, recall, reciprocal_rank, average, ndcg, dcg, hits, grades = scored
 
@@ -56,7 +56,7 @@ def test_one_pass_gives_what_the_definitions_give(
     assert ndcg == metrics.ndcg(dcg, ideal)
     found = {one for one, is_relevant in zip(retrieved, relevant, strict=False) if is_relevant}
     relevant_ids = [one for one, grade in grade_by_id.items() if grade >= threshold]
-    assert rankings.missed(given_rules, retrieved, judged, hits) == [one for one in relevant_ids if one not in found]
+    assert rankings.missed(given_rules, retrieved, grade_by_id) == [one for one in relevant_ids if one not in found]
 
 
 @given(st.lists(st.lists(st.one_of(st.none(), st.floats(0, 1)), min_size=5, max_size=5), max_size=6))
@@ -76,7 +76,8 @@ def test_averages_are_the_means_of_what_is_defined(figures: list[list[float | No
 def test_rows_are_the_json_of_their_members(ranked: list[tuple[str, float | None]], k: int) -> None:
     ids = [one for one, _ in ranked]
     grades = [grade for _, grade in ranked][:k]
-    written = orjson.dumps(rankings.Rows(rules(k, 1), [ids]).of(ids, grades))
+    scored = (0.0, None, None, None, None, 0.0, 0, grades)
+    written = orjson.dumps(rankings.rows(rules(k, 1), [ids], [scored])[0])
     expected = [
         {
             "rank": rank,

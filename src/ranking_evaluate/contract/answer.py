@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from ranking_evaluate.core import canonical
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.release import VERSION
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """The bytes of a successful response, and the digests that they state."""
 
     body: bytes
@@ -21,20 +20,17 @@ class Answer:
 
 def answer(operation: Operation[Any], body: bytes) -> Answer:
     """Return the operation's answer to a request body; what it refuses, it refuses with OperationError."""
-    evaluation = operation.run(body)
-    provenance = {
-        "inputSha256": evaluation.input_sha256,
-        "outputSha256": evaluation.result_sha256,
-        "deterministic": True,
-        "externalRequests": 0,
-    }
-    envelope = (
-        canonical.dump({"operation": operation.id, "version": VERSION})[:-1],
-        b',"result":',
-        # The very bytes that were hashed.
-        evaluation.result,
-        b',"provenance":',
-        canonical.dump(provenance),
-        b"}",
+    input_sha256, result, output_sha256 = operation.run(body)
+    provenance = (
+        f'"provenance":{{"inputSha256":"{input_sha256}","outputSha256":"{output_sha256}",'
+        '"deterministic":true,"externalRequests":0}}'
     )
-    return Answer(b"".join(envelope), evaluation.input_sha256, evaluation.result_sha256)
+    # The very bytes that were hashed.
+    envelope = b"".join((_head(operation), result, b",", provenance.encode()))
+    return Answer(envelope, input_sha256, output_sha256)
+
+
+@cache
+def _head(operation: Operation[Any]) -> bytes:
+    """Return the envelope up to the result."""
+    return canonical.dump({"operation": operation.id, "version": VERSION})[:-1] + b',"result":'

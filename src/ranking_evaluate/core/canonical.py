@@ -51,19 +51,17 @@ def ecmascript(x: float) -> str:
     return f"{sign}{digits[0]}{fraction}e{point - 1:+d}"
 
 
-def number(x: float) -> Number:
-    """Return what orjson must be given so that it writes the finite number `x` as ECMAScript does."""
-    # Most numbers are such; whole ones leave no rest, and from 1e16 on all are whole.
-    if type(x) is float and x >= 1e-5 and x % 1:
-        return x
-    if isinstance(x, int):
-        return x if -EXACT_INTEGERS <= x <= EXACT_INTEGERS else orjson.Fragment(ecmascript(float(x)))
-    if x.is_integer():
+def number(x: float | None) -> Number | None:
+    """Return what orjson must be given so that it writes the finite number `x` as ECMAScript does; None stays None."""
+    if type(x) is float:
+        # Most figures are neither whole nor tiny.
+        if not x.is_integer():
+            # orjson writes one decade with an exponent, ECMAScript without.
+            return orjson.Fragment(ecmascript(x)) if x < 1e-5 and 1e-6 <= abs(x) < 1e-5 else x
         return int(x) if -EXACT_INTEGERS < x < EXACT_INTEGERS else orjson.Fragment(ecmascript(x))
-    # orjson writes this one decade with an exponent, ECMAScript without.
-    if -1e-5 < x < 1e-5 and not -1e-6 < x < 1e-6:
-        return orjson.Fragment(ecmascript(x))
-    return x
+    if x is None or -EXACT_INTEGERS <= x <= EXACT_INTEGERS:
+        return x
+    return orjson.Fragment(ecmascript(float(x)))
 
 
 def plain(value: JsonValue) -> bytes | None:

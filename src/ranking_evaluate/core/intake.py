@@ -12,7 +12,7 @@ from ranking_evaluate.core import canonical
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from ranking_evaluate.core.canonical import JsonValue
 
@@ -37,10 +37,11 @@ _UNSAFE_LETTERS: Final = (b"proto", b"constructor")
 
 
 class Read(NamedTuple):
-    """A JSON value and its canonical form."""
+    """A JSON value, its canonical form, and whether it was found to be accepted."""
 
     value: JsonValue
     canonical: bytes
+    is_accepted: bool
 
 
 def read(body: bytes) -> JsonValue:
@@ -54,10 +55,20 @@ def read(body: bytes) -> JsonValue:
     return read_with({}, body).value
 
 
-def read_with(defaults: Mapping[str, JsonValue], body: bytes) -> Read:
+def _unknown(_: JsonValue) -> bool:
+    return False
+
+
+def read_with(defaults: Mapping[str, JsonValue], body: bytes, accepts: Callable[[JsonValue], bool] = _unknown) -> Read:
     """Return the JSON value of a body as `read` does; an object is completed by the defaults for absent members.
 
     The limits are on what was sent, without the defaults.
+
+    Args:
+        defaults: The values of absent members.
+        body: What was sent.
+        accepts: Says True only of values with a shape that allows for neither depth nor unsafe names, which then need
+            not be looked for.
 
     Raises:
         OperationError: MALFORMED_JSON, INPUT_LIMIT, COMPLEXITY_LIMIT, INVALID_UNICODE, INVALID_NUMBER, DUPLICATE_FIELD
@@ -70,34 +81,39 @@ def read_with(defaults: Mapping[str, JsonValue], body: bytes) -> Read:
     except orjson.JSONDecodeError:
         _refuse_what_orjson_refused(body)
     unescaped = _without_escapes(body)
-    _refuse_complexity(unescaped)
+    _refuse_many_values(unescaped)
 
-    added_bytes = added_quotes = 0
+    added = b""
     if defaults and isinstance(value, dict):
         absent = {name: default for name, default in defaults.items() if name not in value}
         if absent:
             added = orjson.dumps(absent)
-            # Without their braces, and with a comma where there are other members.
-            added_bytes = len(added) - (1 if value else 2)
-            added_quotes = _without_escapes(added).count(b'"')
             value.update(absent)
+    is_accepted = accepts(value)
+    if not is_accepted:
+        _refuse_depth(unescaped)
 
     encoded = canonical.plain(value)
     if encoded is None:
         value = _with_integers(value)
         encoded = canonical.encode(value)
 
-    # orjson keeps the last of equal names, so a duplicate is a string that was written and did not arrive.
-    if unescaped.count(b'"') != _without_escapes(encoded).count(b'"') - added_quotes:
+    # orjson keeps the last of equal names, so a duplicate is a member that was written and did not arrive: its quotes
+    # and its colon are missing. Colons are fewer, but an escape can write one too.
+    mark = b'"' if b"\\" in body else b":"
+    if unescaped.count(mark) != _without_escapes(encoded).count(mark) - _without_escapes(added).count(mark):
+        # What did not arrive could be as deep as it liked.
+        _refuse_depth(unescaped)
         raise _duplicate_field(body)
-    if any(letters in encoded for letters in _UNSAFE_LETTERS) and any(name in encoded for name in _UNSAFE_MEMBERS):
-        _refuse_unsafe_names(value)
-    if len(encoded) - added_bytes > CANONICAL_BYTES:
+    if not is_accepted:
+        _refuse_unsafe_names(value, encoded)
+    # What was added stands there without its braces, and with a comma before it.
+    if len(encoded) - max(0, len(added) - 1) > CANONICAL_BYTES:
         raise OperationError(
             ErrorCode.INPUT_LIMIT,
             f"The input is larger than {CANONICAL_BYTES:,} bytes, counted compactly and without white space.",
         )
-    return Read(value, encoded)
+    return Read(value, encoded, is_accepted)
 
 
 def json_pointer(path: Iterable[str | int]) -> str:
@@ -139,22 +155,31 @@ def _without_strings(unescaped: bytes) -> bytes:
     return b'"'.join(unescaped.split(b'"')[::2])
 
 
-def _refuse_complexity(unescaped: bytes) -> None:
-    """Raise COMPLEXITY_LIMIT when well-formed JSON is nested too deeply or holds too many values."""
+def _refuse_many_values(unescaped: bytes) -> None:
+    """Raise COMPLEXITY_LIMIT when well-formed JSON holds too many values."""
+    # Between two values of at least one byte there is another byte, and so many do not fit into a small body.
+    if len(unescaped) <= 2 * VALUES:
+        return
+    # Every value follows a comma or is the first of its container. Counting a first value for empty containers too, and
+    # what stands within strings, gives the upper bound that nearly every body meets; only above it the exact count.
+    if _values_at_most(unescaped) > VALUES:
+        outside = _without_strings(unescaped).translate(None, _SPACE)
+        if _values_at_most(outside) - outside.count(b"[]") - outside.count(b"{}") > VALUES:
+            raise OperationError(ErrorCode.COMPLEXITY_LIMIT, f"The input holds more than {VALUES:,} JSON values.")
+
+
+def _values_at_most(text: bytes) -> int:
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+def _refuse_depth(unescaped: bytes) -> None:
+    """Raise COMPLEXITY_LIMIT when well-formed JSON is nested too deeply."""
     # A bracket within a string has an odd number of quotes before it, and taking out pairs of quotes keeps it odd:
     # when no quote is left, no string holds a bracket.
     brackets = unescaped.translate(None, _NOT_BRACKETS_OR_QUOTES).replace(b'""', b"")
     if b'"' in brackets:
         brackets = _without_strings(unescaped).translate(None, _NOT_BRACKETS)
     brackets = brackets.translate(_ONE_KIND_OF_BRACKET)
-
-    # Every value follows a comma or is the first of its container. Counting a first value for empty containers too, and
-    # the commas within strings, gives the upper bound that nearly every body meets; only above it the exact count.
-    containers = len(brackets) // 2
-    if unescaped.count(b",") + containers + 1 > VALUES:
-        outside = _without_strings(unescaped).translate(None, _SPACE)
-        if outside.count(b",") + containers + 1 - outside.count(b"[]") - outside.count(b"{}") > VALUES:
-            raise OperationError(ErrorCode.COMPLEXITY_LIMIT, f"The input holds more than {VALUES:,} JSON values.")
 
     # Each pass takes out the innermost containers, so it lowers the depth by exactly one.
     for _ in range(DEPTH):
@@ -238,7 +263,9 @@ def _refuse_what_orjson_refused(body: bytes) -> NoReturn:
     except ValueError:
         raise malformed from None
     # It is JSON after all, so orjson met a number or a character that cannot be represented.
-    _refuse_complexity(_without_escapes(body))
+    unescaped = _without_escapes(body)
+    _refuse_many_values(unescaped)
+    _refuse_depth(unescaped)
     for place in _places(value):
         for step, item in place.items:
             # A name that is no text cannot stand in a pointer, so its object does.
@@ -284,8 +311,13 @@ def _duplicate_at(pointer: str | None) -> OperationError:
     return OperationError(ErrorCode.DUPLICATE_FIELD, "An object has two members of the same name.", pointer)
 
 
-def _refuse_unsafe_names(value: JsonValue, path: tuple[str | int, ...] = ()) -> None:
+def _refuse_unsafe_names(value: JsonValue, encoded: bytes) -> None:
     """Raise UNSAFE_KEY when a member name is one that JavaScript objects reserve; the pointer is to its object."""
+    if any(letters in encoded for letters in _UNSAFE_LETTERS) and any(name in encoded for name in _UNSAFE_MEMBERS):
+        _look_for_unsafe_names(value, ())
+
+
+def _look_for_unsafe_names(value: JsonValue, path: tuple[str | int, ...]) -> None:
     if isinstance(value, dict):
         if not UNSAFE_NAMES.isdisjoint(value):
             raise OperationError(
@@ -294,7 +326,7 @@ def _refuse_unsafe_names(value: JsonValue, path: tuple[str | int, ...] = ()) -> 
                 json_pointer(path),
             )
         for name, member in value.items():
-            _refuse_unsafe_names(member, (*path, name))
+            _look_for_unsafe_names(member, (*path, name))
     elif isinstance(value, list):
         for position, item in enumerate(value):
-            _refuse_unsafe_names(item, (*path, position))
+            _look_for_unsafe_names(item, (*path, position))

@@ -58,10 +58,10 @@ def exponential_gains(grades: Iterable[float | None]) -> list[float]:
     return [2.0**grade - 1.0 if grade else 0.0 for grade in grades]
 
 
-def dcg(gains: Sequence[float], k: int) -> float:
+def dcg(gains: Iterable[float], k: int) -> float:
     """Return the sum over ranks 1 to `k` of gain / log2(rank + 1)."""
     total = 0.0
-    for discounted in map(truediv, gains[:k], DISCOUNTS):
+    for discounted in map(truediv, gains, DISCOUNTS[:k]):
         total += discounted
     return total
 

@@ -37,13 +37,22 @@ class Rules(TypedDict):
     unjudged: Literal["error", "nonrelevant"]
 
 
-def judge(rules: Rules, grade_by_id: Mapping[str, float]) -> Judged:
-    """Return the judgments of one query, ready to hold rankings against."""
-    k, grades = rules["k"], sorted(grade_by_id.values())
-    relevant_count = len(grades) - bisect_left(grades, rules["relevantAtLeast"])
-    if rules["gain"] == "exponential":
-        return grade_by_id, relevant_count, metrics.ideal_dcg(metrics.exponential_gains(grades), k)
-    return grade_by_id, relevant_count, metrics.dcg(grades[::-1], k)
+def judge(rules: Rules, grades_by_id: Iterable[Mapping[str, float]]) -> list[Judged]:
+    """Return the judgments of each query, ready to hold rankings against.
+
+    Args:
+        rules: By which conventions.
+        grades_by_id: The grade of each judged document, query by query.
+    """
+    k, threshold, is_exponential = rules["k"], rules["relevantAtLeast"], rules["gain"] == "exponential"
+    judged: list[Judged] = []
+    for grade_by_id in grades_by_id:
+        # Grade 0 is never relevant and adds to no sum.
+        grades = sorted(filter(None, grade_by_id.values()))
+        gains = sorted(metrics.exponential_gains(grades)) if is_exponential else grades
+        relevant_count = len(grades) - bisect_left(grades, threshold)
+        judged.append((grade_by_id, relevant_count, metrics.dcg(reversed(gains), k)))
+    return judged
 
 
 def score(
@@ -127,21 +136,17 @@ def averages(scored: Sequence[Scored]) -> tuple[tuple[float | None, ...], tuple[
 
 def by_metric(means: Iterable[float | None]) -> dict[str, Number | None]:
     """Return macro averages as the result holds them."""
-    return {name: optional(mean) for name, mean in zip(METRICS, means, strict=True)}
+    return dict(zip(METRICS, map(number, means), strict=True))
 
 
-def missed(rules: Rules, retrieved: Sequence[str], judged: Judged, hits: int) -> list[str]:
+def missed(rules: Rules, retrieved: Sequence[str], grade_by_id: Mapping[str, float]) -> list[str]:
     """Return the relevant documents that do not stand within k, in judgment order.
 
     Args:
         rules: By which conventions.
         retrieved: Distinct ids, best first.
-        judged: What they were held against.
-        hits: How many relevant ones stand within k.
+        grade_by_id: The grade of each judged document.
     """
-    grade_by_id, relevant_count, _ = judged
-    if hits == relevant_count:
-        return []
     found = set(retrieved[: rules["k"]])
     threshold = rules["relevantAtLeast"]
     return [one for one, grade in grade_by_id.items() if grade >= threshold and one not in found]
@@ -150,36 +155,35 @@ def missed(rules: Rules, retrieved: Sequence[str], judged: Judged, hits: int) ->
 # Rows of evidence are most of an answer, so they are not built as objects: each is three pieces of JSON, of which only
 # the id is new.
 
-_ROW_STARTS: Final = tuple(f'{"[" if rank == 1 else ","}{{"rank":{rank},"id":"' for rank in metrics.RANKS)
+# The first of each three pieces, with room for the other two.
+_ROW_PIECES: Final = [
+    piece for rank in metrics.RANKS for piece in (f'{"[" if rank == 1 else ","}{{"rank":{rank},"id":"', "", "")
+]
 _NO_ROWS: Final = orjson.Fragment(b"[]")
 
 
-class Rows:
-    """The rows of a request's rankings as on the wire: rank, id, grade, relevant, judged.
+def rows(rules: Rules, rankings: Sequence[Sequence[str]], scored: Sequence[Scored]) -> list[orjson.Fragment]:
+    """Return the rows of each ranking as on the wire: rank, id, grade, relevant, judged.
 
     Args:
         rules: By which conventions.
         rankings: The ids of every ranking, best first.
+        scored: What each ranking scores.
     """
-
-    def __init__(self, rules: Rules, rankings: Sequence[Sequence[str]]) -> None:
-        self._ends = _RowEnds(rules["relevantAtLeast"])
-        # Where nothing is escaped, an id stands in JSON as it is.
-        self._escaped = b"\\" in orjson.dumps(rankings)
-
-    def of(self, retrieved: Sequence[str], grades: Sequence[float | None]) -> orjson.Fragment:
-        """Return the rows of a ranking within k, given the grades there."""
-        if not grades:
-            return _NO_ROWS
+    # Where nothing is escaped, an id stands in JSON as it is.
+    if b"\\" in orjson.dumps(rankings):
+        rankings = [[orjson.dumps(one)[1:-1].decode() for one in ranking] for ranking in rankings]
+    end_of = _RowEnds(rules["relevantAtLeast"]).__getitem__
+    written = []
+    for ranking, scores in zip(rankings, scored, strict=True):
+        grades = scores[-1]
         count = len(grades)
-        ids = retrieved[:count]
-        if self._escaped:
-            ids = [orjson.dumps(one)[1:-1].decode() for one in ids]
-        pieces = [""] * (3 * count)
-        pieces[0::3] = _ROW_STARTS[:count]
-        pieces[1::3] = ids
-        pieces[2::3] = map(self._ends.__getitem__, grades)
-        return orjson.Fragment("".join(pieces) + "]")
+        pieces = _ROW_PIECES[: 3 * count]
+        pieces[1::3] = ranking[:count]
+        pieces[2::3] = map(end_of, grades)
+        pieces.append("]")
+        written.append(orjson.Fragment("".join(pieces)) if count else _NO_ROWS)
+    return written
 
 
 class _RowEnds(dict[float | None, str]):
@@ -194,11 +198,6 @@ class _RowEnds(dict[float | None, str]):
         relevant = "true" if grade >= self._threshold else "false"
         end = self[grade] = f'","grade":{spelled},"relevant":{relevant},"judged":true}}'
         return end
-
-
-def optional(value: float | None) -> Number | None:
-    """Return a figure as the result holds it."""
-    return None if value is None else number(value)
 
 
 def conventions(gain: str) -> tuple[str, ...]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
+from ranking_evaluate.operations.acceptance import acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,8 +61,7 @@ _IN_WORDS_OF_JSON: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(NamedTuple):
     """The result of one input as it goes on the wire, with the digests that tie it to that input."""
 
     input_sha256: str
@@ -118,9 +118,8 @@ class Operation(Generic[Input]):
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""
-        read = intake.read_with(self.defaults, body)
-        accepted = self.accept(read.value)
-        result = canonical.dump(self.evaluate(accepted))
+        read = intake.read_with(self.defaults, body, self.accepts)
+        result = canonical.dump(self.evaluate(self._checked(read.value, is_valid=read.is_accepted)))
         if len(result) > RESULT_BYTES:
             raise OperationError(
                 ErrorCode.OUTPUT_LIMIT,
@@ -138,9 +137,14 @@ class Operation(Generic[Input]):
         Raises:
             OperationError: INVALID_INPUT with the broken places, or a code of the precheck.
         """
+        return self._checked(value, is_valid=self.accepts(value))
+
+    def _checked(self, value: JsonValue, *, is_valid: bool) -> Input:
+        """Return a JSON value as the input; `is_valid` says that the schema is known to accept it."""
         if self.precheck is not None and isinstance(value, dict):
             self.precheck(value)
-        check(self.adapter, value)
+        if not is_valid:
+            check(self.adapter, value)
         accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
             raise _invalid_input(violations, len(violations))
@@ -150,6 +154,11 @@ class Operation(Generic[Input]):
         """Return the digest of a JSON value that `accept` would return as an input; that it is one is checked."""
         accepted = cast("dict[str, JsonValue]", self.accept(value))
         return canonical.sha256(canonical.encode(accepted))
+
+    @cached_property
+    def accepts(self) -> Callable[[JsonValue], bool]:
+        """What says True only of values that the schema accepts; of the others the schema says what is wrong."""
+        return acceptance(_with_fail_fast(self.adapter.core_schema))
 
     @cached_property
     def adapter(self) -> TypeAdapter[Input]:

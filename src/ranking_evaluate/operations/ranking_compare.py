@@ -10,9 +10,9 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics, paired
 from ranking_evaluate.core.canonical import JsonValue, number
-from ranking_evaluate.core.duplicates import grades_by_id, refuse_duplicate
+from ranking_evaluate.core.duplicates import Rankings, grades_by_id
 from ranking_evaluate.core.errors import ErrorCode
-from ranking_evaluate.core.rankings import METRICS, Scored, averages, by_metric, conventions, judge, optional, score
+from ranking_evaluate.core.rankings import METRICS, Scored, averages, by_metric, conventions, judge, score
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -181,8 +181,8 @@ def evaluate(request: Input) -> dict[str, object]:
         "queries": [
             {
                 "id": query["id"],
-                "baseline": optional(_figure(baseline, position)),
-                "candidate": optional(_figure(candidate, position)),
+                "baseline": number(_figure(baseline, position)),
+                "candidate": number(_figure(candidate, position)),
                 "difference": None if pair is None else number(pair.difference),
                 "baselineUnjudgedAtKCount": baseline[-1].count(None),
                 "candidateUnjudgedAtKCount": candidate[-1].count(None),
@@ -193,7 +193,7 @@ def evaluate(request: Input) -> dict[str, object]:
         "candidate": by_metric(candidate_means),
         "paired": {
             "definedQueryCount": len(defined),
-            "meanDifference": optional(mean_difference),
+            "meanDifference": number(mean_difference),
             "wins": sum(difference > 0 for difference in informative),
             "losses": sum(difference < 0 for difference in informative),
             "ties": len(defined) - len(informative),
@@ -206,7 +206,11 @@ def evaluate(request: Input) -> dict[str, object]:
 def _score(request: Input) -> list[tuple[Scored, Scored]]:
     """Return both sides of each query, scored."""
     queries = request["queries"]
-    judged = [judge(request, grade_by_id) for grade_by_id in _distinct(queries)]
+    sides = [
+        Rankings(side, [query[side] for query in queries], f"A document is ranked twice in the {side} of one query.")
+        for side in SIDES
+    ]
+    judged = judge(request, grades_by_id(queries, *sides))
     rankings = [(query[side], one) for query, one in zip(queries, judged, strict=True) for side in SIDES]
 
     def pointer(position: int) -> str:
@@ -236,7 +240,7 @@ def _findings(
     tests, decided_by, verdict = _tested(informative, mean_difference, alpha)
     return {
         "tests": tests,
-        "smallestAttainableP": optional(smallest),
+        "smallestAttainableP": number(smallest),
         "definedQueryCounts": defined_query_counts,
         "alpha": number(alpha),
         "decidedBy": decided_by,
@@ -283,23 +287,6 @@ def _available(p_value: float, statistic: float, informative_count: int) -> dict
 
 def _unavailable(reason: str) -> dict[str, object]:
     return {"status": "unavailable", "reasons": [reason]}
-
-
-def _distinct(queries: list[Query]) -> list[dict[str, float]]:
-    """Return the judgments of each query by document.
-
-    Raises:
-        OperationError: DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or its judgments.
-    """
-    refuse_duplicate("Two queries have the same id.", "/queries/{}/id", [query["id"] for query in queries])
-    by_query = []
-    for index, query in enumerate(queries):
-        for side in SIDES:
-            refuse_duplicate(
-                f"A document is ranked twice in the {side} of one query.", f"/queries/{index}/{side}/{{}}", query[side]
-            )
-        by_query.append(grades_by_id(query["judgments"], f"/queries/{index}"))
-    return by_query
 
 
 CONVENTIONS: Final = (

@@ -9,18 +9,15 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics
 from ranking_evaluate.core.canonical import number
-from ranking_evaluate.core.duplicates import grades_by_id, refuse_duplicate
+from ranking_evaluate.core.duplicates import Rankings, grades_by_id
 from ranking_evaluate.core.rankings import (
     METRICS,
-    Judged,
-    Rows,
-    Scored,
     averages,
     by_metric,
     conventions,
     judge,
     missed,
-    optional,
+    rows,
     score,
 )
 from ranking_evaluate.operations.fields import (
@@ -112,59 +109,42 @@ def evaluate(request: Input) -> dict[str, object]:
             counted as non-relevant.
     """
     queries = request["queries"]
-    judged = [judge(request, grade_by_id) for grade_by_id in _distinct(queries)]
-    rankings = [(query["retrieved"], judgments) for query, judgments in zip(queries, judged, strict=True)]
-    scored = score(request, rankings, "/queries/{}/retrieved".format)
+    rankings = [query["retrieved"] for query in queries]
+    twice = "A document is retrieved twice for one query."
+    judged = judge(request, grades_by_id(queries, Rankings("retrieved", rankings, twice)))
+    scored = score(request, zip(rankings, judged, strict=True), "/queries/{}/retrieved".format)
     means, counts = averages(scored)
-    rows = Rows(request, [query["retrieved"] for query in queries])
     return {
         "profile": "supplied-ranking-evaluation-v1",
         "k": request["k"],
         "queryCount": len(queries),
         "queries": [
-            _row(request, rows, query, judgments, scores)
-            for query, judgments, scores in zip(queries, judged, scored, strict=True)
+            {
+                "precisionAtK": number(precision),
+                "recallAtK": number(recall),
+                "reciprocalRankAtK": number(reciprocal_rank),
+                "averagePrecisionAtK": number(average_precision),
+                "ndcgAtK": number(ndcg),
+                "id": query["id"],
+                "relevantJudgmentCount": relevant_count,
+                "retrievedAtKCount": len(grades),
+                "hitsAtK": hits,
+                "unjudgedAtKCount": grades.count(None),
+                "dcgAtK": number(dcg),
+                "idealDcgAtK": number(ideal_dcg),
+                "missedRelevantIds": missed(request, query["retrieved"], grade_by_id) if hits < relevant_count else [],
+                "ranking": ranking,
+            }
+            for (
+                query,
+                (grade_by_id, relevant_count, ideal_dcg),
+                (precision, recall, reciprocal_rank, average_precision, ndcg, dcg, hits, grades),
+                ranking,
+            ) in zip(queries, judged, scored, rows(request, rankings, scored), strict=True)
         ],
         "macro": by_metric(means),
         "definedQueryCounts": dict(zip(METRICS, counts, strict=True)),
         "conventions": conventions(request["gain"]),
-    }
-
-
-def _distinct(queries: list[Query]) -> list[dict[str, float]]:
-    """Return the judgments of each query by document.
-
-    Raises:
-        OperationError: DUPLICATE_ID at the second of two equal ids among the queries, in one ranking or its judgments.
-    """
-    refuse_duplicate("Two queries have the same id.", "/queries/{}/id", [query["id"] for query in queries])
-    by_query = []
-    for index, query in enumerate(queries):
-        pointer = f"/queries/{index}"
-        refuse_duplicate("A document is retrieved twice for one query.", pointer + "/retrieved/{}", query["retrieved"])
-        by_query.append(grades_by_id(query["judgments"], pointer))
-    return by_query
-
-
-def _row(request: Input, rows: Rows, query: Query, judged: Judged, scored: Scored) -> dict[str, object]:
-    """Return the figures of one query and their evidence."""
-    precision, recall, reciprocal_rank, average_precision, ndcg, dcg, hits, grades = scored
-    _, relevant_count, ideal_dcg = judged
-    return {
-        "precisionAtK": number(precision),
-        "recallAtK": optional(recall),
-        "reciprocalRankAtK": optional(reciprocal_rank),
-        "averagePrecisionAtK": optional(average_precision),
-        "ndcgAtK": optional(ndcg),
-        "id": query["id"],
-        "relevantJudgmentCount": relevant_count,
-        "retrievedAtKCount": len(grades),
-        "hitsAtK": hits,
-        "unjudgedAtKCount": grades.count(None),
-        "dcgAtK": number(dcg),
-        "idealDcgAtK": number(ideal_dcg),
-        "missedRelevantIds": missed(request, query["retrieved"], judged, hits),
-        "ranking": rows.of(query["retrieved"], grades),
     }
 
 
