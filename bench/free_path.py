@@ -19,7 +19,8 @@ def candidates(job: Job, operation_id: str = "ranking-evaluate") -> dict[str, Ca
     """Return what is timed on one job: the whole, the floor, and the stages one by one."""
     operation = find(operation_id)
     body = job.body
-    value, encoded, _ = intake.read_with(operation.defaults, body, operation.accepts)
+    value = intake.read(body)
+    encoded = canonical.encode(operation.accept(value))
     accepted = operation.accept(value)
     result = operation.evaluate(accepted)
     dumped = canonical.dump(result)

@@ -64,12 +64,17 @@ def number(x: float | None) -> Number | None:
     return orjson.Fragment(ecmascript(float(x)))
 
 
-def plain(value: JsonValue) -> bytes | None:
-    """Return the canonical form of a value whose every number orjson spells right, or None when one might need care."""
+def plain(value: JsonValue, *, is_sorted: bool = True) -> bytes | None:
+    """Return the canonical form of a value whose every number orjson spells right, or None when one might need care.
+
+    Args:
+        value: What is written.
+        is_sorted: Whether members are sorted by name, which the length of the form does not depend on.
+    """
     if isinstance(value, int | float):
         return None
     try:
-        written = orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_STRICT_INTEGER)
+        written = orjson.dumps(value, option=orjson.OPT_STRICT_INTEGER | (orjson.OPT_SORT_KEYS if is_sorted else 0))
     except orjson.JSONEncodeError:
         # An integer beyond 2**53 is not written exactly by ECMAScript.
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import orjson
 
@@ -37,11 +37,10 @@ _UNSAFE_LETTERS: Final = (b"proto", b"constructor")
 
 
 class Read(NamedTuple):
-    """A JSON value, its canonical form, and whether it was found to be accepted."""
+    """A JSON value, and its canonical form where it is known to be accepted: nothing else is sorted."""
 
     value: JsonValue
-    canonical: bytes
-    is_accepted: bool
+    canonical: bytes | None
 
 
 def read(body: bytes) -> JsonValue:
@@ -93,9 +92,10 @@ def read_with(defaults: Mapping[str, JsonValue], body: bytes, accepts: Callable[
     if not is_accepted:
         _refuse_depth(unescaped)
 
-    encoded = canonical.plain(value)
+    encoded = canonical.plain(value, is_sorted=is_accepted)
     if encoded is None:
         value = _with_integers(value)
+        is_accepted = is_accepted or accepts(value)
         encoded = canonical.encode(value)
 
     # orjson keeps the last of equal names, so a duplicate is a member that was written and did not arrive: its quotes
@@ -113,7 +113,7 @@ def read_with(defaults: Mapping[str, JsonValue], body: bytes, accepts: Callable[
             ErrorCode.INPUT_LIMIT,
             f"The input is larger than {CANONICAL_BYTES:,} bytes, counted compactly and without white space.",
         )
-    return Read(value, encoded, is_accepted)
+    return Read(value, encoded if is_accepted else None)
 
 
 def json_pointer(path: Iterable[str | int]) -> str:
@@ -197,16 +197,16 @@ def _too_deep() -> OperationError:
 # The slow path: a body that is refused anyway is read again by the standard library, to say why and where.
 
 
-class _Members(NamedTuple):
-    """The members of an object as written, equal names included."""
+class _Repeating(NamedTuple):
+    """The members of an object that has two of the same name, as written."""
 
-    pairs: list[tuple[str, _Read]]
-
-
-_Read: TypeAlias = "bool | float | str | list[_Read] | _Members | None"
+    pairs: list[tuple[str, object]]
 
 
-_CONTAINERS: Final = (list, _Members)
+# A number that no binary64 value is large enough for.
+_TOO_LARGE: Final = object()
+
+_CONTAINERS: Final = (list, dict, _Repeating)
 
 
 class _Place(NamedTuple):
@@ -214,12 +214,18 @@ class _Place(NamedTuple):
 
     parent: _Place | None
     step: str | int
-    container: list[_Read] | _Members
+    container: list[object] | dict[str, object] | _Repeating
 
     @property
-    def items(self) -> list[tuple[str, _Read]] | list[tuple[int, _Read]]:
+    def items(self) -> Iterable[tuple[str | int, object]]:
         """What it holds, by name or position."""
-        return self.container.pairs if isinstance(self.container, _Members) else list(enumerate(self.container))
+        match self.container:
+            case _Repeating(pairs):
+                return pairs
+            case dict():
+                return self.container.items()
+            case list():
+                return enumerate(self.container)
 
     def pointer(self, *step: str | int) -> str:
         """Return the pointer to this container, or to what it holds at `step`."""
@@ -232,29 +238,48 @@ class _Place(NamedTuple):
         return json_pointer(reversed(steps[:-1]))
 
 
-def _reread(text: str) -> _Read:
-    """Return the value with every member kept and every number a float; `float` takes any count of digits."""
-    value: _Read = json.loads(text, parse_int=float, parse_constant=_no_constant, object_pairs_hook=_Members)
-    return value
+def _reread(text: str, number: Callable[[str], object]) -> object:
+    """Return the value with every member kept and every number as `number` makes it of any count of digits.
+
+    What is wrong in it, orjson cannot write: half of a surrogate pair, `_TOO_LARGE` and `_Repeating`.
+    """
+    return json.loads(
+        text, parse_int=number, parse_float=number, parse_constant=_no_constant, object_pairs_hook=_members
+    )
+
+
+def _members(pairs: list[tuple[str, object]]) -> dict[str, object] | _Repeating:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else _Repeating(pairs)
+
+
+def _binary64(text: str) -> object:
+    number = float(text)
+    return _TOO_LARGE if math.isinf(number) else number
 
 
 def _no_constant(_: str) -> NoReturn:
     raise ValueError("NaN and Infinity are no JSON")
 
 
-def _places(value: _Read) -> Iterator[_Place]:
-    """Yield a list around the value, then every container within, outer ones first."""
+def _faulty_places(value: object) -> Iterator[_Place]:
+    """Yield a list around the value, then every container within that has something wrong in it, outer ones first."""
     pending = [_Place(None, "", [value])]
     while pending:
         place = pending.pop()
         yield place
-        pending.extend(_Place(place, step, inner) for step, inner in place.items if isinstance(inner, _CONTAINERS))
+        for step, inner in place.items:
+            if isinstance(inner, _CONTAINERS):
+                try:
+                    orjson.dumps(inner)
+                except orjson.JSONEncodeError:
+                    pending.append(_Place(place, step, inner))
 
 
 def _refuse_what_orjson_refused(body: bytes) -> NoReturn:
     malformed = OperationError(ErrorCode.MALFORMED_JSON, "The request body is not one well-formed JSON text in UTF-8.")
     try:
-        value = _reread(body.decode())
+        value = _reread(body.decode(), _binary64)
     except RecursionError:
         # It is at least hundreds deep; what never closes the brackets that it opens is no JSON at all.
         outside = _without_strings(_without_escapes(body))
@@ -266,14 +291,14 @@ def _refuse_what_orjson_refused(body: bytes) -> NoReturn:
     unescaped = _without_escapes(body)
     _refuse_many_values(unescaped)
     _refuse_depth(unescaped)
-    for place in _places(value):
+    for place in _faulty_places(value):
         for step, item in place.items:
             # A name that is no text cannot stand in a pointer, so its object does.
             if isinstance(step, str) and _has_lone_surrogate(step):
                 raise _invalid_unicode(place.pointer())
             if isinstance(item, str) and _has_lone_surrogate(item):
                 raise _invalid_unicode(place.pointer(step))
-            if isinstance(item, float) and math.isinf(item):
+            if item is _TOO_LARGE:
                 raise OperationError(
                     ErrorCode.INVALID_NUMBER,
                     "A number is too large for an IEEE 754 binary64 value.",
@@ -298,12 +323,14 @@ def _has_lone_surrogate(text: str) -> bool:
 
 def _duplicate_field(body: bytes) -> OperationError:
     """Return the refusal of a body that is known to write one member of an object twice, with the second's place."""
-    for place in _places(_reread(body.decode())):
-        seen: set[str | int] = set()
-        for step, _ in place.items:
-            if step in seen:
-                return _duplicate_at(place.pointer(step))
-            seen.add(step)
+    # Its numbers are fine.
+    for place in _faulty_places(_reread(body.decode(), str)):
+        if isinstance(place.container, _Repeating):
+            seen: set[str] = set()
+            for name, _ in place.container.pairs:
+                if name in seen:
+                    return _duplicate_at(place.pointer(name))
+                seen.add(name)
     return _duplicate_at(None)
 
 

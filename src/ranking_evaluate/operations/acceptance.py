@@ -46,7 +46,9 @@ def _without_tables(schema: Any, path: tuple[str, ...], tables: list[_Table]) ->
                 # One object within another adds nothing to the number of rows.
                 if field["schema"]["type"] != "typed-dict"
             }
-            return {**schema, "fields": {**fields, **changed}}
+            # An object with too many members is left before pydantic has a word about each.
+            few = core_schema.dict_schema(max_length=len(fields), strict=True)
+            return core_schema.chain_schema([few, {**schema, "fields": {**fields, **changed}}])
         case {"type": "definitions", "schema": within} | {"type": "nullable", "schema": {"type": "list"} as within}:
             return {**schema, "schema": _without_tables(within, path, tables)}
         case _:

@@ -118,15 +118,16 @@ class Operation(Generic[Input]):
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""
-        read = intake.read_with(self.defaults, body, self.accepts)
-        result = canonical.dump(self.evaluate(self._checked(read.value, is_valid=read.is_accepted)))
+        value, encoded = intake.read_with(self.defaults, body, self.accepts)
+        accepted = self._checked(value, is_valid=encoded is not None)
+        result = canonical.dump(self.evaluate(accepted))
         if len(result) > RESULT_BYTES:
             raise OperationError(
                 ErrorCode.OUTPUT_LIMIT,
                 f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
             )
         return Evaluation(
-            input_sha256=canonical.sha256(read.canonical),
+            input_sha256=canonical.sha256(encoded or canonical.encode(value)),
             result=result,
             result_sha256=canonical.sha256(result),
         )
