@@ -60,7 +60,11 @@ def hostile() -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
         "nested 50,000 deep": b"[" * 50_000 + b"]" * 50_000,
         "60,000 values": b"[" + b"0," * 60_000 + b"0]",
         "a member twice": LARGE.body.replace(b'"k":', b'"k":1,"k":'),
+        "a member twice, far within": LARGE.body.replace(b'"grade":', b'"grade":1,"grade":', 1),
         "a number beyond binary64": LARGE.body.replace(b'"k":100', b'"k":1e999'),
+        "a number beyond binary64, far within": LARGE.body.replace(b'"grade":', b'"grade":1e999,"x":', 1),
+        "half a surrogate pair, far within": LARGE.body.replace(b'"id":"', b'"id":"\\ud800', 1),
+        "a judgment of the wrong type at the end": b'"grade":"x","y":'.join(LARGE.body.rsplit(b'"grade":', 1)),
         "cut off": LARGE.body[:-1],
         "a document ranked twice": _twice(),
     }

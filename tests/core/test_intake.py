@@ -103,6 +103,35 @@ def test_what_never_closes_is_malformed_however_deep(body: bytes) -> None:
     assert _refusal(body).code == ErrorCode.MALFORMED_JSON
 
 
+def test_depth_in_a_member_that_is_overwritten_is_depth_and_so_is_that_of_a_known_shape() -> None:
+    body = b'{"a":' + b"[" * 20 + b"]" * 20 + b',"a":1}'
+    assert _refusal(body).code == ErrorCode.COMPLEXITY_LIMIT
+    with pytest.raises(OperationError) as refused:
+        intake.read_with({}, body, lambda value: value == {"a": 1})
+    assert refused.value.code == ErrorCode.COMPLEXITY_LIMIT
+
+
+def test_only_what_is_accepted_is_sorted() -> None:
+    body = b'{"b":1.0,"a":[2]}'
+    assert intake.read_with({"c": "d"}, body, lambda _: True).canonical == b'{"a":[2],"b":1,"c":"d"}'
+    assert intake.read_with({"c": "d"}, body).canonical is None
+    assert intake.read_with({}, body, lambda value: repr(value) == "{'b': 1, 'a': [2]}").canonical == b'{"a":[2],"b":1}'
+
+
+@pytest.mark.parametrize("name", ["b", 'q"', "b:", "\\u0062", "é"])
+def test_a_member_twice_is_seen_among_colons_quotes_and_escapes(name: str) -> None:
+    written = json.dumps(name)
+    body = f'{{"a":[":\\":",{{{written}:1,"x:":"{{:}}",{written}:":"}}]}}'.encode()
+    refused = _refusal(body)
+    assert (refused.code, refused.pointer) == (ErrorCode.DUPLICATE_FIELD, f"/a/1/{name}")
+    assert intake.read(body.replace(f"{written}:1,".encode(), b"")) == {"a": [':":', {"x:": "{:}", name: ":"}]}
+
+
+def test_the_fault_that_is_named_first_is_that_of_the_last_place_as_ever() -> None:
+    body = b'[{"a":[1e400]},{"b":{"c":"\\ud800","d":1e400}}]'
+    assert (_refusal(body).code, _refusal(body).pointer) == (ErrorCode.INVALID_UNICODE, "/1/b/c")
+
+
 def test_a_pointer_is_cut_before_a_name_that_would_fill_the_screen() -> None:
     assert _refusal(b'{"a":{"' + b"x" * 90_000 + b'":1e400}}').pointer == "/a"
 

@@ -83,7 +83,8 @@ def plain(value: JsonValue, *, is_sorted: bool = True) -> bytes | None:
         return None
     if b"." in written and any(mark in written for mark in _INTEGRAL_FLOATS):
         return None
-    return None if _SIX_DECIMALS in written else written
+    # Searched from its end, text is left behind in longer leaps.
+    return written if written.rfind(_SIX_DECIMALS) < 0 else None
 
 
 def encode(value: JsonValue) -> bytes:
