@@ -52,7 +52,7 @@ def test_one_pass_gives_what_the_definitions_give(
     assert recall == metrics.recall(hits, count)
     assert reciprocal_rank == metrics.reciprocal_rank(relevant, count, k)
     assert average == (average_precision(relevant, count) if count else None)
-    assert dcg == metrics.dcg(to_gains(grades), k)
+    assert dcg == metrics.dcg(to_gains(grades))
     assert ndcg == metrics.ndcg(dcg, ideal)
     found = {one for one, is_relevant in zip(retrieved, relevant, strict=False) if is_relevant}
     relevant_ids = [one for one, grade in grade_by_id.items() if grade >= threshold]

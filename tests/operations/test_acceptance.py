@@ -104,6 +104,30 @@ def test_the_largest_job_is_accepted_and_one_broken_judgment_at_its_end_is_seen(
         assert not operation.accepts(value)
 
 
+@pytest.mark.parametrize("operation", registry.OPERATIONS, ids=lambda operation: operation.id)
+def test_no_schema_allows_for_depth_or_for_names_of_the_callers_own(operation: Operation[Any]) -> None:
+    """This is why neither depth nor unsafe names are looked for in what is accepted."""
+
+    def depth(schema: Any) -> int:
+        # A type that held itself would bring this to the limit of recursion.
+        if "$ref" in schema:
+            return depth(definitions[schema["$ref"].removeprefix("#/$defs/")])
+        if "anyOf" in schema:
+            return max(map(depth, schema["anyOf"]))
+        if schema.get("type") == "array":
+            return 1 + depth(schema["items"])
+        if schema.get("type") == "object":
+            assert schema["additionalProperties"] is False
+            assert intake.UNSAFE_NAMES.isdisjoint(schema["properties"])
+            return 1 + max(map(depth, schema["properties"].values()))
+        assert {"type", "enum", "const"} & set(schema)
+        return 0
+
+    schema = operation.adapter.json_schema()
+    definitions = schema.get("$defs", {})
+    assert depth(schema) < intake.DEPTH
+
+
 @with_config(STRICT)
 class Row(TypedDict):
     name: str

@@ -136,7 +136,7 @@ def _figures(known: _Known, gains: Sequence[int | None]) -> Figures:
     hits = relevant.count(True)
     first_relevant = relevant.index(True) if hits else len(window)
     relevant_count = len(known.relevant_ids)
-    dcg = metrics.dcg(metrics.linear_gains(window), known.k)
+    dcg = metrics.dcg(metrics.linear_gains(window))
 
     unlabeled: tuple[Reason, ...] = ()
     unlabeled_before: tuple[Reason, ...] = ()

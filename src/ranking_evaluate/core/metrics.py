@@ -58,17 +58,22 @@ def exponential_gains(grades: Iterable[float | None]) -> list[float]:
     return [2.0**grade - 1.0 if grade else 0.0 for grade in grades]
 
 
-def dcg(gains: Iterable[float], k: int) -> float:
-    """Return the sum over ranks 1 to `k` of gain / log2(rank + 1)."""
+def dcg(gains: Iterable[float], discounts: Iterable[float] = DISCOUNTS) -> float:
+    """Return the sum over the ranks of gain / log2(rank + 1), as far as both the gains and the discounts go.
+
+    Args:
+        gains: By rank.
+        discounts: `DISCOUNTS`, or as many of them as count.
+    """
     total = 0.0
-    for discounted in map(truediv, gains, DISCOUNTS[:k]):
+    for discounted in map(truediv, gains, discounts):
         total += discounted
     return total
 
 
 def ideal_dcg(judged_gains: Iterable[float], k: int) -> float:
     """Return the DCG of all judgments by falling gain, cut at `k`, however few documents were retrieved."""
-    return dcg(sorted(judged_gains, reverse=True), k)
+    return dcg(sorted(judged_gains, reverse=True), DISCOUNTS[:k])
 
 
 def ndcg(gained: float, ideal: float) -> float | None:

@@ -44,14 +44,15 @@ def judge(rules: Rules, grades_by_id: Iterable[Mapping[str, float]]) -> list[Jud
         rules: By which conventions.
         grades_by_id: The grade of each judged document, query by query.
     """
-    k, threshold, is_exponential = rules["k"], rules["relevantAtLeast"], rules["gain"] == "exponential"
+    threshold, is_exponential = rules["relevantAtLeast"], rules["gain"] == "exponential"
+    discounts = metrics.DISCOUNTS[: rules["k"]]
     judged: list[Judged] = []
     for grade_by_id in grades_by_id:
         # Grade 0 is never relevant and adds to no sum.
         grades = sorted(filter(None, grade_by_id.values()))
         gains = sorted(metrics.exponential_gains(grades)) if is_exponential else grades
         relevant_count = len(grades) - bisect_left(grades, threshold)
-        judged.append((grade_by_id, relevant_count, metrics.dcg(reversed(gains), k)))
+        judged.append((grade_by_id, relevant_count, metrics.dcg(reversed(gains), discounts)))
     return judged
 
 
@@ -90,7 +91,7 @@ def score(
                     hits += 1
                     precisions += hits / rank
         if is_exponential:
-            dcg = metrics.dcg(metrics.exponential_gains(grades), k)
+            dcg = metrics.dcg(metrics.exponential_gains(grades))
         ndcg = dcg / ideal_dcg if ideal_dcg else None
         if relevant_count:
             recall, average_precision = hits / relevant_count, precisions / relevant_count
