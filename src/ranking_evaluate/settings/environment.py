@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar, cast
 from urllib.parse import urlsplit
-
-from eth_utils.address import is_checksum_address
-from limits import parse
 
 from ranking_evaluate.payments.config import (
     CDP_FACILITATOR,
@@ -23,6 +18,7 @@ from ranking_evaluate.payments.config import (
     MppConfig,
     X402Config,
 )
+from ranking_evaluate.settings import values
 
 PREFIX: Final = "RANKING_EVALUATE_"
 
@@ -62,8 +58,6 @@ VARIABLES: Final[Mapping[str, str]] = {
 CDP_VARIABLES: Final = ("CDP_API_KEY_ID", "CDP_API_KEY_SECRET")
 """Named by Coinbase, hence without the prefix; read with X402_FACILITATOR_URL `cdp` alone."""
 
-_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
-_NETWORK: Final = re.compile(r"eip155:[1-9][0-9]{0,17}")
 _X402_NEEDED: Final = ("X402_PAY_TO", "X402_NETWORK", "X402_FACILITATOR_URL")
 _MPP_NEEDED: Final = ("MPP_RECIPIENT", "MPP_CHAIN_ID", "MPP_RPC_URL", "MPP_CURRENCY", "MPP_SECRET_KEY")
 
@@ -147,8 +141,8 @@ class _Reader:
 
     def settings(self, host: str, port: int) -> Settings:
         self._refuse_unknown()
-        verify_timeout = self._read("VERIFY_TIMEOUT", _seconds, 10.0)
-        settle_timeout = self._read("SETTLE_TIMEOUT", _seconds, 90.0)
+        verify_timeout = self._read("VERIFY_TIMEOUT", values.seconds, 10.0)
+        settle_timeout = self._read("SETTLE_TIMEOUT", values.seconds, 90.0)
         origin = self._origin(host, port)
         settings = Settings(
             public_origin=origin,
@@ -157,15 +151,15 @@ class _Reader:
             mpp=self._mpp(origin, verify_timeout, settle_timeout),
             verify_timeout=verify_timeout,
             settle_timeout=settle_timeout,
-            request_rate=self._read("REQUEST_RATE", _rate, "120/minute", empty=None),
-            payment_rate=self._read("PAYMENT_RATE", _rate, "30/minute", empty=None),
-            rate_storage_url=self._read("RATE_STORAGE_URL", _rate_storage, "memory://"),
-            max_in_flight=self._read("MAX_IN_FLIGHT", _count, 256),
-            trusted_proxies=self._read("TRUSTED_PROXIES", _proxies, (), empty=()),
-            cors_origins=self._read("CORS_ORIGINS", _origins, ("*",), empty=()),
-            log_level=self._read("LOG_LEVEL", _level, "info"),
-            metrics_port=self._read("METRICS_PORT", _port, None, empty=None),
-            security_contact=self._read("SECURITY_CONTACT", _contact, None, empty=None),
+            request_rate=self._read("REQUEST_RATE", values.rate, "120/minute", empty=None),
+            payment_rate=self._read("PAYMENT_RATE", values.rate, "30/minute", empty=None),
+            rate_storage_url=self._read("RATE_STORAGE_URL", values.rate_storage, "memory://"),
+            max_in_flight=self._read("MAX_IN_FLIGHT", values.count, 256),
+            trusted_proxies=self._read("TRUSTED_PROXIES", values.proxies, (), empty=()),
+            cors_origins=self._read("CORS_ORIGINS", values.origins, ("*",), empty=()),
+            log_level=self._read("LOG_LEVEL", values.level, "info"),
+            metrics_port=self._read("METRICS_PORT", values.port, None, empty=None),
+            security_contact=self._read("SECURITY_CONTACT", values.contact, None, empty=None),
         )
         self._refuse_mixed_money(settings)
         if self.faults:
@@ -173,7 +167,7 @@ class _Reader:
         return settings
 
     def database_url(self) -> str:
-        return self._read("DATABASE_URL", _database, "sqlite:///ranking-evaluate.db")
+        return self._read("DATABASE_URL", values.database, "sqlite:///ranking-evaluate.db")
 
     def _fault(self, name: str, text: str) -> None:
         self.faults.append(f"{PREFIX}{name}: {text}")
@@ -203,9 +197,9 @@ class _Reader:
 
     def _origin(self, host: str, port: int) -> str:
         bound = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        if self._text("PUBLIC_ORIGIN") is None and not _is_loopback(host):
+        if self._text("PUBLIC_ORIGIN") is None and not values.is_loopback(host):
             self._fault("PUBLIC_ORIGIN", f"needed, since {host} is not a loopback address: set it to https://your.host")
-        return self._read("PUBLIC_ORIGIN", _public_origin, bound)
+        return self._read("PUBLIC_ORIGIN", values.public_origin, bound)
 
     def _rail(self, needed: tuple[str, ...], family: str) -> bool:
         """Return whether a rail is wholly configured; half a rail is a fault."""
@@ -220,25 +214,25 @@ class _Reader:
     def _x402(self, verify_timeout: float, settle_timeout: float) -> X402Config | None:
         if not self._rail(_X402_NEEDED, "X402_"):
             return None
-        network = self._read("X402_NETWORK", _network, "")
+        network = self._read("X402_NETWORK", values.network, "")
         known = USDC.get(network)
         own = [self._text(name) for name in ("X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION")]
         if network and not all(own) and (known is None or any(own)):
             why = f"{network} has no known USDC" if known is None else "one of them is set"
             self._fault("X402_ASSET", f"X402_ASSET, X402_ASSET_NAME and X402_ASSET_VERSION go together: {why}")
-        url = self._read("X402_FACILITATOR_URL", _facilitator, "")
+        url = self._read("X402_FACILITATOR_URL", values.facilitator, "")
         cdp_key = self._cdp_key() if url == CDP_FACILITATOR else None
         return X402Config(
-            pay_to=self._read("X402_PAY_TO", _address, ""),
+            pay_to=self._read("X402_PAY_TO", values.address, ""),
             network=network,
-            asset=self._read("X402_ASSET", _address, known.asset if known else ""),
+            asset=self._read("X402_ASSET", values.address, known.asset if known else ""),
             asset_name=own[1] or (known.name if known else ""),
             asset_version=own[2] or (known.version if known else ""),
             facilitator_url=url,
-            facilitator_authorization=self._read("X402_FACILITATOR_AUTHORIZATION", _header_value, None),
+            facilitator_authorization=self._read("X402_FACILITATOR_AUTHORIZATION", values.header_value, None),
             cdp_key=cdp_key,
-            max_timeout=self._read("X402_MAX_TIMEOUT", _max_timeout, 120),
-            rpc_url=self._read("X402_RPC_URL", _url, None),
+            max_timeout=self._read("X402_MAX_TIMEOUT", values.max_timeout, 120),
+            rpc_url=self._read("X402_RPC_URL", values.url, None),
             verify_timeout=verify_timeout,
             settle_timeout=settle_timeout,
         )
@@ -255,12 +249,12 @@ class _Reader:
         if not self._rail(_MPP_NEEDED, "MPP_"):
             return None
         return MppConfig(
-            recipient=self._read("MPP_RECIPIENT", _address, ""),
-            chain_id=self._read("MPP_CHAIN_ID", _count, 0),
-            rpc_url=self._read("MPP_RPC_URL", _url, ""),
-            currency=self._read("MPP_CURRENCY", _address, ""),
-            secret_key=self._read("MPP_SECRET_KEY", _secret, ""),
-            previous_secret_key=self._read("MPP_PREVIOUS_SECRET_KEY", _secret, None),
+            recipient=self._read("MPP_RECIPIENT", values.address, ""),
+            chain_id=self._read("MPP_CHAIN_ID", values.count, 0),
+            rpc_url=self._read("MPP_RPC_URL", values.url, ""),
+            currency=self._read("MPP_CURRENCY", values.address, ""),
+            secret_key=self._read("MPP_SECRET_KEY", values.secret, ""),
+            previous_secret_key=self._read("MPP_PREVIOUS_SECRET_KEY", values.secret, None),
             realm=urlsplit(origin).hostname or "",
             verify_timeout=verify_timeout,
             settle_timeout=settle_timeout,
@@ -281,142 +275,3 @@ class _Reader:
 _MAY_BE_EMPTY: Final = frozenset(
     {"REQUEST_RATE", "PAYMENT_RATE", "TRUSTED_PROXIES", "CORS_ORIGINS", "METRICS_PORT", "SECURITY_CONTACT"}
 )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _address(value: str) -> str:
-    if not _ADDRESS.fullmatch(value) or int(value, 16) == 0:
-        raise ValueError("not an address of 0x and 40 hexadecimal digits")
-    digits = value[2:]
-    if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(value):
-        raise ValueError("its checksum (EIP-55, the case of its letters) is wrong: one digit may be mistyped")
-    return value
-
-
-def _network(value: str) -> str:
-    if not _NETWORK.fullmatch(value):
-        raise ValueError("not a CAIP-2 network such as eip155:8453")
-    return value
-
-
-def _url(value: str) -> str:
-    parts = urlsplit(value)
-    # Asking for a port that is none raises a ValueError of its own.
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or parts.query or parts.fragment:
-        raise ValueError("not an http or https URL")
-    return value
-
-
-def _facilitator(value: str) -> str:
-    return CDP_FACILITATOR if value.rstrip("/") in {"cdp", CDP_FACILITATOR} else _url(value)
-
-
-def _public_origin(value: str) -> str:
-    parts = urlsplit(value)
-    plain = not (parts.path.strip("/") or parts.query or parts.fragment or parts.username)
-    # Asking for a port that is none raises a ValueError of its own.
-    if not parts.hostname or parts.port == 0 or not plain or parts.scheme not in {"http", "https"}:
-        raise ValueError("not an origin such as https://your.host, without a path")
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
-        raise ValueError("must be https, except for a loopback address")
-    return value.rstrip("/")
-
-
-def _database(value: str) -> str:
-    if value.startswith("sqlite:///") and len(value) > len("sqlite:///"):
-        return value
-    if value.startswith("postgresql://"):
-        return value
-    raise ValueError("not sqlite:///path (four slashes for an absolute path) or postgresql://...")
-
-
-def _seconds(value: str) -> float:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = 0.0
-    if not 0.1 <= seconds <= 600:
-        raise ValueError("not a number of seconds between 0.1 and 600")
-    return seconds
-
-
-def _max_timeout(value: str) -> int:
-    seconds = _count(value)
-    if not 30 <= seconds <= 600:
-        raise ValueError("not a number of seconds between 30 and 600")
-    return seconds
-
-
-def _count(value: str) -> int:
-    if not value.isascii() or not value.isdigit() or int(value) == 0:
-        raise ValueError("not a whole number above zero")
-    return int(value)
-
-
-def _port(value: str) -> int:
-    port = _count(value)
-    if port > 65535:
-        raise ValueError("not a port")
-    return port
-
-
-def _rate(value: str) -> str:
-    try:
-        parse(value)
-    except ValueError:
-        raise ValueError("not a rate such as 120/minute") from None
-    return value
-
-
-def _rate_storage(value: str) -> str:
-    if value == "memory://" or value.startswith(("redis://", "rediss://")):
-        return value
-    raise ValueError("not memory:// or redis://host:port")
-
-
-def _proxies(value: str) -> tuple[str, ...]:
-    proxies = tuple(part.strip() for part in value.split(","))
-    for proxy in proxies:
-        try:
-            ipaddress.ip_network(proxy, strict=False)
-        except ValueError:
-            raise ValueError("not a comma-separated list of IP addresses or networks") from None
-    return proxies
-
-
-def _origins(value: str) -> tuple[str, ...]:
-    origins = tuple(part.strip().rstrip("/") for part in value.split(","))
-    for origin in origins:
-        if origin != "*" and not (urlsplit(origin).scheme in {"http", "https"} and urlsplit(origin).hostname):
-            raise ValueError("not * or a comma-separated list of origins")
-    return origins
-
-
-def _level(value: str) -> str:
-    if value.lower() not in {"debug", "info", "warning", "error"}:
-        raise ValueError("not one of debug, info, warning, error")
-    return value.lower()
-
-
-def _contact(value: str) -> str:
-    if not value.startswith(("mailto:", "https://")):
-        raise ValueError("not a mailto: or https: address")
-    return value
-
-
-def _secret(value: str) -> str:
-    if len(value.encode()) < 32:
-        raise ValueError("shorter than 32 bytes: make one with `openssl rand -hex 32`")
-    return value
-
-
-def _header_value(value: str) -> str:
-    if not value.isascii() or not value.isprintable():
-        raise ValueError("not a header value of printable ASCII characters")
-    return value
