@@ -13,7 +13,7 @@ from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import offer_of
 from ranking_evaluate.payments.config import USDC, X402Config
-from ranking_evaluate.payments.x402 import MAX_CHALLENGE_BYTES, MAX_KEPT_CHALLENGES, X402Protocol
+from ranking_evaluate.payments.x402.protocol import MAX_CHALLENGE_BYTES, MAX_KEPT_CHALLENGES, X402Protocol
 
 NETWORK = "eip155:8453"
 
@@ -38,7 +38,12 @@ def rail(monkeypatch: pytest.MonkeyPatch) -> X402Protocol:
         return supported.model_dump(by_alias=True)
 
     monkeypatch.setattr(rail._facilitator, "supported", answer)
-    asyncio.run(rail.start())
+
+    async def connect() -> None:
+        await rail.start()
+        await rail.close()
+
+    asyncio.run(connect())
     assert rail.ready().ready
     return rail
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import httpx
+import aiohttp
 
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
@@ -30,9 +29,16 @@ from ranking_evaluate.payments.protocol import (
     Verification,
     Verified,
 )
+from ranking_evaluate.release import VERSION
 
 MAX_ANSWER_BYTES: Final = 65_536
 CONNECT_TIMEOUT: Final = 5.0
+
+KEEP_ALIVE: Final = 4.0
+"""Seconds for which an idle connection is used again: less than the five after which common servers close it."""
+
+NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+"""What the client raises while it has no connection: not a byte of the call was sent."""
 
 TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _REASON_CODE: Final = re.compile(r"[a-z0-9_]{1,80}")
@@ -105,23 +111,34 @@ class Facilitator:
         self._sign = sign
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
-        headers = {"authorization": authorization} if authorization else {}
-        tls = ssl.create_default_context()
-        timeout = httpx.Timeout(None, connect=CONNECT_TIMEOUT, pool=CONNECT_TIMEOUT)
+        self._authorization = {"authorization": authorization} if authorization else {}
+        self._clients: list[aiohttp.ClientSession] = []
 
-        def client(limits: httpx.Limits) -> httpx.AsyncClient:
-            return httpx.AsyncClient(
-                headers=headers, follow_redirects=False, trust_env=False, verify=tls, timeout=timeout, limits=limits
-            )
-
-        self._asking = client(httpx.Limits(max_keepalive_connections=8))
+    async def open(self) -> None:
+        """Make the clients; the calls need them."""
+        self._asking = self._client(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE))
         # A kept-alive connection that went stale fails like a lost answer, so each settle call opens its own.
-        self._settling = client(httpx.Limits(max_keepalive_connections=0))
+        self._settling = self._client(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    def _client(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        """Return a client that asks for plain bytes, keeps no cookies and knows no proxies."""
+        client = aiohttp.ClientSession(
+            connector=connector,
+            headers={**self._authorization, "accept-encoding": "identity", "user-agent": f"ranking-evaluate/{VERSION}"},
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            max_line_size=MAX_ANSWER_BYTES,
+            max_field_size=MAX_ANSWER_BYTES,
+        )
+        self._clients.append(client)
+        return client
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._asking.aclose()
-        await self._settling.aclose()
+        for client in self._clients:
+            await client.close()
 
     async def supported(self) -> dict[str, Any]:
         """Return the /supported document; raises `FacilitatorError`."""
@@ -148,11 +165,11 @@ class Facilitator:
         try:
             async with asyncio.timeout(self._settle_timeout):
                 answer = await _exchange(self._settling, "POST", url, body, signature)
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        except NOT_CONNECTED as error:
             return NotSent(f"the facilitator could not be reached ({type(error).__name__})")
         except TimeoutError:
             return Uncertain("the facilitator did not answer in time")
-        except httpx.HTTPError as error:
+        except aiohttp.ClientError as error:
             return Uncertain(f"the connection broke while the facilitator was settling ({type(error).__name__})")
         except _TooLarge:
             return Uncertain("the facilitator's answer is over 64 KiB")
@@ -169,10 +186,10 @@ class Facilitator:
         try:
             async with asyncio.timeout(self._verify_timeout):
                 return await _exchange(self._asking, method, url, body, signature)
+        except aiohttp.ClientError as error:
+            raise FacilitatorError(f"the facilitator could not be reached ({type(error).__name__})") from error
         except TimeoutError as error:
             raise FacilitatorError("the facilitator did not answer in time") from error
-        except httpx.HTTPError as error:
-            raise FacilitatorError(f"the facilitator could not be reached ({type(error).__name__})") from error
         except _TooLarge as error:
             raise FacilitatorError("the facilitator's answer is over 64 KiB") from error
 
@@ -185,12 +202,12 @@ class _TooLarge(Exception):
 
 
 async def _exchange(
-    client: httpx.AsyncClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
+    client: aiohttp.ClientSession, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
 ) -> Answer:
-    headers = {**signature, "content-type": "application/json"} if body is not None else dict(signature)
-    async with client.stream(method, url, content=body, headers=headers) as response:
+    headers = {**signature, "content-type": "application/json"} if body is not None else signature
+    async with client.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
         received = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.content.iter_any():
             received += chunk
             if len(received) > MAX_ANSWER_BYTES:
                 raise _TooLarge
@@ -198,7 +215,7 @@ async def _exchange(
         document = intake.read(bytes(received))
     except OperationError:
         document = None
-    return Answer(response.status_code, document if isinstance(document, dict) else None)
+    return Answer(response.status, document if isinstance(document, dict) else None)
 
 
 def classify_verification(answer: Answer, *, payer: str) -> Verification:

@@ -1,13 +1,8 @@
-"""Payments over x402 v2, scheme exact, by EIP-3009 authorizations; the service's only importer of the x402 SDK."""
+"""The x402 rail: terms, verification and settlement of EIP-3009 authorizations, scheme exact, version 2."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -17,14 +12,11 @@ from x402.extensions.bazaar import declare_discovery_extension
 from x402.extensions.payment_identifier import (
     PAYMENT_IDENTIFIER,
     declare_payment_identifier_extension,
-    extract_payment_identifier,
-    is_payment_identifier_extension,
 )
 from x402.http.utils import encode_payment_required_header, encode_payment_response_header
 from x402.mechanisms.evm.exact import ExactEvmServerScheme
 from x402.schemas import (
     AssetAmount,
-    PaymentPayload,
     PaymentRequired,
     PaymentRequirements,
     ResourceInfo,
@@ -34,10 +26,6 @@ from x402.schemas import (
 )
 
 from ranking_evaluate.contract.discovery import input_of
-from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.core import canonical, intake
-from ranking_evaluate.core.canonical import JsonValue
-from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
 from ranking_evaluate.payments.connecting import Connecting
@@ -60,37 +48,14 @@ from ranking_evaluate.payments.protocol import (
     Unreadable,
     Verification,
 )
+from ranking_evaluate.payments.x402.credential import VERSION, content_of, objection, read_credential
 
-VERSION: Final = 2
 SCHEME: Final = "exact"
-
-MIN_SECONDS_LEFT: Final = 10
-"""An authorization that expires sooner could run out between verify and settle."""
-
-MAX_SECONDS_BEYOND: Final = 60
-"""How far past maxTimeoutSeconds an authorization may reach: a client's clock may be ahead of ours."""
 
 MAX_CHALLENGE_BYTES: Final = 4_096
 """How long PAYMENT-REQUIRED may be: clients echo it, and header limits of 8 kB and 16 kB are common on the way."""
 
 MAX_KEPT_CHALLENGES: Final = 256
-
-_PAYLOAD_MEMBERS: Final = frozenset({"authorization", "signature"})
-_AUTHORIZATION_MEMBERS: Final = frozenset({"from", "to", "value", "validAfter", "validBefore", "nonce"})
-
-_ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
-_NONCE: Final = re.compile(r"0x[0-9a-fA-F]{64}")
-_DECIMAL: Final = re.compile(r"0|[1-9][0-9]{0,77}")
-_SIGNATURE: Final = re.compile(r"0x(?:[0-9a-fA-F]{2}){64,8192}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Content:
-    """An x402 credential as this adapter needs it: the SDK's payload and the authorization's members as sent."""
-
-    payload: PaymentPayload
-    authorization: Mapping[str, object]
-    signature: object
 
 
 class X402Protocol:
@@ -115,6 +80,7 @@ class X402Protocol:
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
+        await self._facilitator.open()
         await self._connecting.start()
 
     async def close(self) -> None:
@@ -222,71 +188,12 @@ class X402Protocol:
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential of the PAYMENT-SIGNATURE header, parsed only."""
         header = headers.get(self.headers.credential)
-        if header is None:
-            return None
-        document = _decode(header)
-        try:
-            payload = PaymentPayload.model_validate(document)
-            identifier = _identifier(payload)
-        except (ValidationError, RecursionError) as error:
-            raise _malformed("it is not an x402 v2 payment payload") from error
-        if identifier != offer.key:
-            raise RequestMalformed(
-                "PAYMENT_IDENTIFIER_MISMATCH",
-                "The credential's payment-identifier extension must hold exactly the Idempotency-Key.",
-            )
-        inner = payload.payload.get("authorization")
-        authorization = inner if isinstance(inner, dict) else {}
-        facts = self._facts(payload.accepted, authorization)
-        return Credential(
-            digest=canonical.sha256(canonical.encode(document)),
-            proofs=(_proof(facts),) if facts.payer and facts.payment_id else (),
-            facts=facts,
-            content=_Content(payload, authorization, payload.payload.get("signature")),
-        )
-
-    def _facts(self, accepted: PaymentRequirements, authorization: Mapping[str, object]) -> PaymentFacts:
-        valid_before = _text(authorization, "validBefore")
-        return PaymentFacts(
-            network=accepted.network.lower(),
-            asset=accepted.asset.lower(),
-            amount=int(accepted.amount) if _DECIMAL.fullmatch(accepted.amount) else 0,
-            pay_to=accepted.pay_to.lower(),
-            payer=_text(authorization, "from").lower() or None,
-            payment_id=_text(authorization, "nonce").lower(),
-            valid_before=int(valid_before) if _DECIMAL.fullmatch(valid_before) else None,
-        )
+        return None if header is None else read_credential(header, offer.key)
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
-        content = _content(credential)
-        server = self._server
-        if server is None or content.payload.accepted != self._required(server, offer.amount):
-            return "what it accepts is not what is asked: amount, asset, network, recipient and timeout must be equal"
-        authorization = content.authorization
-        # A facilitator takes another member, such as a Permit2 authorization, for the payment: none may ride along
-        # whose nonce is not the proof.
-        if set(content.payload.payload) != _PAYLOAD_MEMBERS or set(authorization) != _AUTHORIZATION_MEMBERS:
-            return "it is not exactly one EIP-3009 authorization and its signature"
-        value, payee = _text(authorization, "value"), _text(authorization, "to")
-        not_before, not_after = _text(authorization, "validAfter"), _text(authorization, "validBefore")
-        if not _ADDRESS.fullmatch(_text(authorization, "from")) or not _NONCE.fullmatch(_text(authorization, "nonce")):
-            return "it is not an EIP-3009 authorization with a payer and a 32-byte nonce"
-        if not isinstance(content.signature, str) or not _SIGNATURE.fullmatch(content.signature):
-            return "its signature is not hexadecimal"
-        if value != str(offer.amount):
-            return "the authorization is for another amount; it must be exactly the price, in decimal base units"
-        if payee.lower() != self._config.pay_to.lower():
-            return "the authorization pays somebody else"
-        if not _DECIMAL.fullmatch(not_before) or not _DECIMAL.fullmatch(not_after):
-            return "its validity window is not written in decimal seconds"
-        if int(not_before) > now:
-            return "the authorization is not valid yet"
-        if int(not_after) < now + MIN_SECONDS_LEFT:
-            return "the authorization has expired or is about to"
-        if int(not_after) > now + self._config.max_timeout + MAX_SECONDS_BEYOND:
-            return "the authorization is valid for longer than maxTimeoutSeconds allows"
-        return None
+        required = None if self._server is None else self._required(self._server, offer.amount)
+        return objection(content_of(credential), required, self._config, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Ask the facilitator's /verify."""
@@ -351,7 +258,7 @@ class X402Protocol:
         return orjson.dumps(
             {
                 "x402Version": VERSION,
-                "paymentPayload": _content(credential).payload.model_dump(by_alias=True, exclude_none=True),
+                "paymentPayload": content_of(credential).payload.model_dump(by_alias=True, exclude_none=True),
                 "paymentRequirements": requirements.model_dump(by_alias=True, exclude_none=True),
             }
         )
@@ -378,50 +285,6 @@ def _check_kinds(supported: SupportedResponse, network: str) -> None:
     served = {kind.network for kind in supported.kinds if (kind.x402_version, kind.scheme) == (VERSION, SCHEME)}
     if served.isdisjoint({network, f"{network.split(':')[0]}:*"}):
         raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {network} in version {VERSION}")
-
-
-def _decode(header: str) -> dict[str, Any]:
-    try:
-        document = intake.read(base64.b64decode(header, validate=True))
-    except (binascii.Error, ValueError) as error:
-        raise _malformed("it is not base64") from error
-    except OperationError as error:
-        raise _malformed(f"its JSON is refused ({error.code})") from error
-    if not isinstance(document, dict) or document.get("x402Version") != VERSION:
-        raise _malformed("it is not an object of x402 version 2")
-    return document
-
-
-def _identifier(payload: PaymentPayload) -> str | None:
-    """Return the payment-identifier extension's id.
-
-    The SDK's validation would also run the schema that the credential itself carries: for milliseconds, with the
-    sender's regular expressions, and fetching what its references point to. Of an id that must equal the key it adds
-    nothing.
-    """
-    extension = (payload.extensions or {}).get(PAYMENT_IDENTIFIER)
-    return extract_payment_identifier(payload) if is_payment_identifier_extension(extension) else None
-
-
-def _malformed(why: str) -> RequestMalformed:
-    return RequestMalformed("PAYMENT_MALFORMED", f"The PAYMENT-SIGNATURE header cannot be read: {why}.")
-
-
-def _content(credential: Credential) -> _Content:
-    if not isinstance(credential.content, _Content):
-        raise TypeError("a credential of another protocol reached the x402 adapter")
-    return credential.content
-
-
-def _text(members: Mapping[str, object], name: str) -> str:
-    value = members.get(name)
-    return value if isinstance(value, str) else ""
-
-
-def _proof(facts: PaymentFacts) -> bytes:
-    """Return the digest of the authorization itself: not of its signature, and not of the header around it."""
-    named: list[JsonValue] = ["x402", facts.network, facts.asset, facts.payer, facts.payment_id]
-    return hashlib.sha256(canonical.encode(named)).digest()
 
 
 def _receipt(network: str, transaction: str, payer: str, *, reconciled: bool = False) -> str:
