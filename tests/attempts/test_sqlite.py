@@ -51,7 +51,8 @@ async def opening(path: Path | str) -> str:
 
 
 async def reconnect(store: SqliteStore) -> None:
-    """Let go of the connection, as a failed transaction does."""
+    """Let go of the connections, as a failed transaction and a failed read do."""
+    store._reader.close()
     with suppress(StoreUnavailable):
         await store._writer.do(lambda db: db.close(), writes=False)
 

@@ -7,12 +7,14 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Event, State, Step
 from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
     LAPSED_KEPT,
@@ -65,6 +67,8 @@ class SqliteStore:
         self._clock = clock
         self._busy_timeout = busy_timeout
         self._writer = Writer(self._connect)
+        self._reader = Reader(partial(_open, self._path, 0, create=False))
+        self._is_open = False
         self._create = create
 
     async def open(self) -> None:
@@ -75,14 +79,23 @@ class SqliteStore:
         except BaseException:
             await self._writer.stop()
             raise
+        self._is_open = True
 
     async def close(self) -> None:
         """Finish what is queued and let go of the file."""
+        self._is_open = False
+        self._reader.close()
         await self._writer.stop()
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
-        return await self._writer.do(lambda db: _snapshot(db, key, proofs, self._clock()), writes=False)
+        try:
+            if not self._is_open:
+                raise StoreUnavailable("the attempt store is closed")
+            return self._reader.read(lambda db: _look(db, key, proofs, self._clock()))
+        except sqlite3.Error:
+            # Somebody is committing, or something is wrong: the writer waits for the one and tells of the other.
+            return await self._writer.do(lambda db: _look(db, key, proofs, self._clock()), writes=False)
 
     async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
@@ -113,6 +126,7 @@ class SqliteStore:
                 raise
             return row
 
+        self._reader.end()
         try:
             return await self._writer.do(reserve, writes=True)
         except _Taken:
@@ -143,6 +157,7 @@ class SqliteStore:
                 )
             return step
 
+        self._reader.end()
         return await self._writer.do(move, writes=True)
 
     async def find(self, claim: str) -> Attempt | None:
@@ -212,6 +227,12 @@ class _Holder(NamedTuple):
     key: str
     claim: str
     lapsed: bool
+
+
+def _look(db: sqlite3.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
+    """Return the snapshot; every attempt has a proof, which outlives it, so a key without any stands for nothing."""
+    [(known,)] = db.execute("SELECT EXISTS (SELECT 1 FROM proofs WHERE key = ?)", (key,))
+    return _snapshot(db, key, proofs, now) if known or proofs else Snapshot(now)
 
 
 def _snapshot(db: sqlite3.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
