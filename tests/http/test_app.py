@@ -15,7 +15,7 @@ import structlog
 from starlette.requests import Request
 
 from ranking_evaluate import evaluate, telemetry
-from ranking_evaluate.http.app import client_of
+from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.payments.protocol import Readiness, Settlement
 from tests.http.conftest import BODY, JSON, KEY, PATH, SETTLED, Options, Service, Start
 
@@ -237,10 +237,10 @@ async def broken(*given: Any, **named: Any) -> Any:
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     """Return what reads the log as `serve` writes it."""
-    stream = io.StringIO()
+    stream = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr(sys, "stderr", stream)
     telemetry.configure_logs("info")
-    yield stream.getvalue
+    yield lambda: stream.buffer.getvalue().decode()
     structlog.reset_defaults()
 
 

@@ -19,17 +19,24 @@ from ranking_evaluate.http.server import BoundedProtocol, StartFailed, configura
 from ranking_evaluate.sandbox.processes import LOOPBACK
 
 GET: Final = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+POST: Final = b"POST /read HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n"
 LARGE: Final = 16 * 2**20
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with two bytes, or with many at /large."""
+    """Answer with two bytes, or with many at /large, or at /read with two after the body."""
     if scope["type"] == "lifespan":
         while True:
             kind = (await receive())["type"]
             await send({"type": f"{kind}.complete"})
             if kind == "lifespan.shutdown":
                 return
+    more = scope["path"] == "/read"
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return
+        more = message["more_body"]
     body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -74,6 +81,46 @@ def test_idle_and_half_sent_heads_end_with_their_deadline(monkeypatch: pytest.Mo
     idle.sendall(GET)
     for connection in (mute, half, idle):
         assert ends(connection, 2)
+
+
+def test_h25_a_body_must_arrive_in_time(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    assert server.BODY_SECONDS == 10.0
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.3)
+    connection = connect()
+    connection.sendall(POST + b"1234")
+    time.sleep(0.2)
+    connection.sendall(b"5")
+    connection.settimeout(2)
+    answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in answer
+    assert b"REQUEST_TIMEOUT" in answer
+    assert ends(connection, 2 + server.LINGER_SECONDS)
+
+
+def test_a_body_that_comes_in_pieces_in_time_is_read(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.5)
+    connection = connect()
+    for _ in range(2):
+        for piece in (POST, b"12345", b"67890"):
+            connection.sendall(piece)
+            time.sleep(0.15)
+        assert b"200 OK" in connection.recv(1000)
+    time.sleep(0.6)
+    connection.sendall(GET)
+    assert b"200 OK" in connection.recv(1000)
+
+
+def test_a_slow_body_that_nobody_waits_for_is_answered_once(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.3)
+    connection = connect()
+    connection.sendall(POST.replace(b"/read", b"/") + b"1234")
+    connection.settimeout(2 + server.LINGER_SECONDS)
+    received = b""
+    while more := connection.recv(4096):
+        received += more
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert b"200 OK" in received
 
 
 def test_a_connection_is_kept_between_requests(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:

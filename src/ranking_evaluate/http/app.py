@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI
-from fastapi.middleware import Middleware
-from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.purge import keep_purging
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.errors import MethodNotAllowed, NotFound, ServiceError, Unavailable
 from ranking_evaluate.http import attempts, documents, health, preflight
-from ranking_evaluate.http.quote import quote
-from ranking_evaluate.http.requests import check_media, read_body, read_headers, read_key
-from ranking_evaluate.http.responses import BugShield, Envelope, deliver, refuse
-from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.http.paid import Endpoint, PaidPaths, answer_refusal, seller
+from ranking_evaluate.http.requests import client_of
+from ranking_evaluate.http.responses import BugShield, Cors, Envelope
 from ranking_evaluate.operations.registry import OPERATIONS
-from ranking_evaluate.order import Order
 from ranking_evaluate.payments.protocol import PaymentProtocol
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
@@ -81,7 +74,8 @@ def build_app(parts: Parts) -> FastAPI:
             await parts.store.close()
             await parts.rates.close()
 
-    app = FastAPI(
+    gate = _Gate(parts.rates, parts.max_in_flight)
+    app = _Service(
         title="ranking-evaluate",
         version=VERSION,
         lifespan=lifespan,
@@ -89,15 +83,8 @@ def build_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=_middleware(parts),
         exception_handlers={ServiceError: _on_service_error, HTTPException: _on_http_exception},
     )
-    gate = _Gate(parts.rates, parts.max_in_flight)
-    for protocol in parts.protocols:
-        for operation in OPERATIONS:
-            path = f"/v1/{protocol.name}/{operation.id}"
-            endpoint = gate(_sell(parts, protocol, operation, parts.public_origin + path))
-            app.router.routes.append(_PaidRoute(path, endpoint, methods=["POST", "GET", "HEAD"]))
 
     async def attempt(request: Request) -> Response:
         return await attempts.show_attempt(request, parts.store)
@@ -122,42 +109,22 @@ def build_app(parts: Parts) -> FastAPI:
     app.add_api_route("/.well-known/security.txt", gate(security), methods=["GET", "HEAD"], include_in_schema=False)
     for path, document in documents.documents(parts.public_origin, parts.protocols, parts.security_contact).items():
         app.add_api_route(path, gate(_serve(document)), methods=["GET", "HEAD"], include_in_schema=False)
+    app.layers = _layers(parts, gate, app.by_framework)
     return app
 
 
-class _PaidRoute(Route):
-    """A route of Starlette's, which leaves out FastAPI's solving of parameters: a tenth of an unpaid request."""
+class _Service(FastAPI):
+    """FastAPI within our own layers, which answer the paid paths before it sees them."""
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return the match, with the route itself for the log line."""
-        match, within = super().matches(scope)
-        return match, {**within, "route": self}
+    layers: ASGIApp
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; see the ASGI specification."""
+        await self.layers(scope, receive, send)
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-def _sell(parts: Parts, protocol: PaymentProtocol, operation: Operation[Any], url: str) -> Endpoint:
-    async def sell(request: Request) -> Response:
-        if request.method != "POST":
-            await quote(request, parts.protocols, protocol, operation, url)
-        headers = read_headers(request)
-        check_media(headers)
-        key = read_key(headers)
-        request.state.told.key_prefix = telemetry.key_prefix(key)
-        body = await read_body(request, headers)
-        order = Order(
-            operation=operation,
-            protocol=protocol,
-            key=key,
-            url=url,
-            body=body,
-            headers=headers,
-            client=client_of(request),
-        )
-        return deliver(await parts.purchases.buy(order))
-
-    return sell
+    async def by_framework(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request by the framework."""
+        await super().__call__(scope, receive, send)
 
 
 async def _preflight(request: Request) -> Response:
@@ -177,6 +144,7 @@ class _Gate:
     def __init__(self, rates: Rates, max_in_flight: int) -> None:
         self._rates = rates
         self._free = max_in_flight
+        telemetry.IN_FLIGHT.set_function(lambda: max_in_flight - self._free)
 
     def __call__(self, endpoint: Endpoint) -> Endpoint:
         async def gated(request: Request) -> Response:
@@ -184,59 +152,40 @@ class _Gate:
             if self._free <= 0:
                 raise Unavailable("OVERLOADED", "Too many requests are being served at once.", retry_after=1)
             self._free -= 1
-            telemetry.IN_FLIGHT.inc()
             try:
                 return await endpoint(request)
             finally:
                 self._free += 1
-                telemetry.IN_FLIGHT.dec()
 
         return gated
 
 
-def client_of(request: Request) -> str:
-    """Return whom a rate counts: the peer's address, and for IPv6 its /64, which one host usually owns whole."""
-    return _counted(request.client.host if request.client else "unknown")
-
-
-@lru_cache(maxsize=4096)
-def _counted(host: str) -> str:
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address):
-        # A socket for both families shows IPv4 peers in this form, all of which share one /64.
-        if address.ipv4_mapped is not None:
-            return str(address.ipv4_mapped)
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return host
-
-
-def _middleware(parts: Parts) -> list[Middleware]:
+def _layers(parts: Parts, gate: _Gate, framework: ASGIApp) -> ASGIApp:
+    """Return the layers around the framework's own, outermost last."""
     paid = {
-        f"/v1/{protocol.name}/{operation.id}": (protocol.name, operation.id)
+        f"/v1/{protocol.name}/{operation.id}": (protocol, operation)
         for protocol in parts.protocols
         for operation in OPERATIONS
     }
-    layers = [Middleware(Envelope, paid=paid)]
+    endpoints = {
+        path: gate(seller(parts.purchases, parts.protocols, protocol, operation, parts.public_origin + path))
+        for path, (protocol, operation) in paid.items()
+    }
+    app: ASGIApp = BugShield(PaidPaths(framework, endpoints))
     if parts.cors_origins:
-        layers.append(
-            Middleware(
-                CORSMiddleware,
-                allow_origins=parts.cors_origins,
-                allow_methods=("GET", "POST", "HEAD"),
-                allow_headers=ALLOWED_HEADERS,
-                expose_headers=EXPOSED_HEADERS,
-            )
+        app = Cors(
+            app,
+            allow_origins=parts.cors_origins,
+            allow_methods=("GET", "POST", "HEAD"),
+            allow_headers=ALLOWED_HEADERS,
+            expose_headers=EXPOSED_HEADERS,
         )
-    layers.append(Middleware(BugShield))
-    return layers
+    return Envelope(app, {path: (protocol.name, operation.id) for path, (protocol, operation) in paid.items()})
 
 
 async def _on_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServiceError)  # noqa: S101 - Starlette's handler type is wider than what it passes.
-    return _refuse(request, error)
+    return answer_refusal(request, error)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -247,9 +196,4 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
         refused: ServiceError = MethodNotAllowed("METHOD_NOT_ALLOWED", "This route has other methods.", headers=allowed)
     else:
         refused = NotFound("NOT_FOUND", "No such route.")
-    return _refuse(request, refused)
-
-
-def _refuse(request: Request, error: ServiceError) -> Response:
-    request.state.told.code = error.code
-    return refuse(error, request.state.request_id)
+    return answer_refusal(request, refused)

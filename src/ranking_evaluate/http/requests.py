@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate.contract.errors import (
     RequestMalformed,
-    RequestTimeout,
-    ServiceError,
     TooLarge,
     UnsupportedMedia,
 )
@@ -21,9 +20,6 @@ from ranking_evaluate.core.intake import RAW_BYTES
 
 MAX_HEADER_BYTES: Final = 32_768
 MAX_HEADER_LINES: Final = 64
-BODY_SECONDS: Final = 10.0
-"""Seconds in all that a body may take to arrive."""
-
 SINGLETONS: Final = frozenset(
     {"idempotency-key", "content-type", "content-encoding", "payment-signature", "authorization"}
 )
@@ -35,7 +31,7 @@ _JSON: Final = re.compile(r'application/json(?:\s*;\s*charset=(?:utf-8|"utf-8"))
 
 def read_headers(request: Request) -> Mapping[str, str]:
     """Return the headers by lower-case name, the last line of each; raises HEADER_INVALID over the limits."""
-    raw = request.headers.raw
+    raw: list[tuple[bytes, bytes]] = request.scope["headers"]
     if len(raw) > MAX_HEADER_LINES or sum(len(name) + len(value) + 4 for name, value in raw) > MAX_HEADER_BYTES:
         raise RequestMalformed(
             "HEADER_INVALID", f"Headers may have {MAX_HEADER_LINES} lines and {MAX_HEADER_BYTES} bytes in all."
@@ -70,29 +66,49 @@ def check_media(headers: Mapping[str, str]) -> None:
 
 
 async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
-    """Return the raw body; over the limit it is refused unread, or as soon as it grows over it."""
+    """Return the raw body; over the limit it is refused unread, or as soon as it grows over it.
+
+    How long it may take to arrive is the server's to say.
+
+    Raises:
+        ClientDisconnect: The caller went away, or was sent away.
+    """
     declared = headers.get("content-length", "")
     if declared.isdigit() and int(declared) > RAW_BYTES:
         raise _too_large()
-    body = bytearray()
+    body = b""
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        body += message.get("body", b"")
+        if len(body) > RAW_BYTES:
+            raise _too_large()
+        more = message.get("more_body", False)
+    return body
+
+
+def _too_large() -> TooLarge:
+    # What is left of the body is not read, so the connection ends with this answer.
+    return TooLarge("INPUT_LIMIT", f"The body is over {RAW_BYTES} bytes.", headers={"connection": "close"})
+
+
+def client_of(request: Request) -> str:
+    """Return whom a rate counts: the peer's address, and for IPv6 its /64, which one host usually owns whole."""
+    client = request.scope.get("client")
+    return _counted(client[0] if client else "unknown")
+
+
+@lru_cache(maxsize=4096)
+def _counted(host: str) -> str:
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > RAW_BYTES:
-                    raise _too_large()
-    except TimeoutError as error:
-        raise _closing(
-            RequestTimeout("REQUEST_TIMEOUT", f"The body did not arrive within {BODY_SECONDS:g} seconds.")
-        ) from error
-    return bytes(body)
-
-
-def _too_large() -> ServiceError:
-    return _closing(TooLarge("INPUT_LIMIT", f"The body is over {RAW_BYTES} bytes."))
-
-
-def _closing(error: ServiceError) -> ServiceError:
-    """Close the connection after this answer: what is left of the body is not read."""
-    error.headers["connection"] = "close"
-    return error
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address):
+        # A socket for both families shows IPv4 peers in this form, all of which share one /64.
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return host

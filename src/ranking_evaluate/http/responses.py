@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 import structlog
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -17,7 +18,7 @@ from ranking_evaluate.contract.errors import Internal, PaymentRequired, ServiceE
 from ranking_evaluate.order import Delivery
 
 COMMON_HEADERS: Final = (
-    (b"vary", b"Idempotency-Key, PAYMENT-SIGNATURE, Authorization"),
+    (b"vary", b"Idempotency-Key, PAYMENT-SIGNATURE, Authorization, Origin"),
     (b"x-content-type-options", b"nosniff"),
 )
 
@@ -70,26 +71,26 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = new_request_id()
-        told = telemetry.Request(request_id=request_id, method=known_method(scope["method"]))
-        state = scope.setdefault("state", {})
-        state["request_id"], state["told"] = request_id, told
+        path, request_id = scope["path"], new_request_id()
+        rail, operation = self._paid.get(path, ("", ""))
+        told = telemetry.Request(request_id, known_method(scope["method"]), rail, operation)
+        scope.setdefault("state", {})["told"] = told
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told.status = message["status"]
-                own = [(b"x-request-id", request_id.encode()), *COMMON_HEADERS]
-                message = {**message, "headers": [*message["headers"], *own]}
+                own = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*message["headers"], own, *COMMON_HEADERS]}
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_headers)
-            finally:
-                # The router leaves the route in the scope; a path that has none is the caller's own text.
-                told.route = getattr(scope.get("route"), "path", None)
-                told.rail, told.operation = self._paid.get(told.route or "", ("", ""))
-                telemetry.log_request(told)
+        # Servers run each request in a context of its own, so what is bound here ends with it.
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            # The router leaves its route in the scope; a path that has none is the caller's own text.
+            told.route = path if rail else getattr(scope.get("route"), "path", None)
+            telemetry.log_request(told)
 
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -101,7 +102,7 @@ def known_method(method: str) -> str:
 
 
 class BugShield:
-    """The innermost layer: gives every bug its plain 500, which the layers around it complete like any answer."""
+    """The layer around all that may have bugs: each gets its plain 500, which the layers around it complete."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -111,23 +112,28 @@ class BugShield:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = False
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
-            await self._app(scope, receive, send_and_note)
+            await self._app(scope, receive, send)
         except ClientDisconnect:
             telemetry.logger().info("client disconnected")
         except Exception as error:  # noqa: BLE001 - a bug must not leave as anybody else's error page.
             telemetry.logger().error("unhandled", error=type(error).__name__, exc_info=_frames_only(error))
-            if not started:
+            told: telemetry.Request = scope["state"]["told"]
+            if not told.status:
                 bug = Internal("INTERNAL", "The service failed while it was answering.")
-                scope["state"]["told"].code = bug.code
-                await refuse(bug, scope["state"]["request_id"])(scope, receive, send)
+                told.code = bug.code
+                await refuse(bug, told.request_id)(scope, receive, send)
+
+
+class Cors(CORSMiddleware):
+    """Starlette's CORS, out of the way where no browser asks; `COMMON_HEADERS` tell caches that answers vary by it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; see the ASGI specification."""
+        if scope["type"] == "http" and any(name == b"origin" for name, _ in scope["headers"]):
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
 
 
 def _frames_only(error: Exception) -> Exception:

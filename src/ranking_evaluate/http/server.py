@@ -1,14 +1,15 @@
 """The server: uvicorn with httptools behind a protocol class of our own, so that nobody can hold or flood a connection.
 
 What a caller may take: `HEAD_SECONDS` for a request's head, from the connection or from the last answer, so that an
-idle connection is closed too; `HEAD_BYTES` for it; `requests.BODY_SECONDS` for its body, which the application counts;
-`MESSAGE_BYTES` for all of it on the wire; `WRITE_SECONDS` for taking an answer.
+idle connection is closed too; `HEAD_BYTES` for it; `BODY_SECONDS` for its body; `MESSAGE_BYTES` for all of it on the
+wire; `WRITE_SECONDS` for taking an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 from http import HTTPStatus
@@ -18,12 +19,12 @@ import httptools
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import StoreUnavailable
-from ranking_evaluate.contract.errors import RequestMalformed, ServiceError
+from ranking_evaluate.contract.errors import RequestMalformed, RequestTimeout, ServiceError
 from ranking_evaluate.http.requests import MAX_HEADER_BYTES
 from ranking_evaluate.http.responses import COMMON_HEADERS, new_request_id, refuse
 from ranking_evaluate.rates import RateStorageUnavailable
@@ -33,6 +34,9 @@ HEAD_SECONDS: Final = 10.0
 
 HEAD_BYTES: Final = MAX_HEADER_BYTES + 8_192
 """The headers that the application takes, and a request line; what is longer is cut off while it arrives."""
+
+BODY_SECONDS: Final = 10.0
+"""Seconds in all that a body may take to arrive after its head."""
 
 MESSAGE_BYTES: Final = 1_048_576
 """One message on the wire: the longest body in one-byte chunks fits, an endless trailer or chunk extension does not."""
@@ -72,6 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
         # What is not HTTP is counted and not logged line by line: anybody can send any amount of it.
         self.logger = _quiet
         self._head_timer: asyncio.TimerHandle | None = None
+        self._body_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
         self._in_head = True
         self._in_body = False
@@ -97,6 +102,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the timers."""
         self._head_arrived()
+        self._body_arrived()
         if self._end_timer is not None:
             self._end_timer.cancel()
         # uvicorn tells only the last of several pipelined requests that nobody waits for it any more.
@@ -136,6 +142,9 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         message = self._message
         super().data_received(data)
+        if self._in_body and self._body_timer is None and not self._leaving:
+            # Most bodies arrive with their heads, and need no timer.
+            self._body_timer = self.loop.call_later(BODY_SECONDS, self._body_overdue)
         if self._leaving or self._deaf or message != self._message or not (self._in_head or self._in_body):
             return
         self._seen += len(data)
@@ -163,11 +172,12 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._in_body = False, True
         self._head_arrived()
         super().on_headers_complete()
-        self.cycle.transport = _Polite(self)  # type: ignore[assignment]  # It has what a cycle asks for.
+        self.cycle.transport = _Polite(self, self.cycle)  # type: ignore[assignment]  # It has what a cycle asks for.
 
     def on_message_complete(self) -> None:
         """Finish the request's body."""
         self._in_body = False
+        self._body_arrived()
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -216,6 +226,22 @@ class BoundedProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
+    def _body_arrived(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+
+    def _body_overdue(self) -> None:
+        self._body_timer = None
+        if self._leaving or self._deaf:
+            return
+        telemetry.CUT_OFF.labels("body too slow").inc()
+        if self.cycle.response_complete and not self.pipeline:
+            self._leave()
+        else:
+            late = f"The body did not arrive within {BODY_SECONDS:g} seconds."
+            self._refuse(RequestTimeout("REQUEST_TIMEOUT", late))
+
     def _end_within(self, seconds: float) -> None:
         if self._end_timer is None:
             self._end_timer = self.loop.call_later(seconds, self.transport.abort)
@@ -261,6 +287,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def _leave(self) -> None:
         """Close the connection after what was written; while more is arriving, hear it out for a moment first."""
         self._head_arrived()
+        self._body_arrived()
         self._unset_keepalive_if_required()
         hear_out = self._in_head or self._in_body or self._deaf
         self._leaving, self._seen = True, 0
@@ -281,14 +308,29 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class _Polite:
-    """The transport as a request's cycle sees it: closing it leaves the connection in an orderly way."""
+    """The transport as a request's cycle sees it: an answer is written at once, and closing leaves in an orderly way.
 
-    def __init__(self, protocol: BoundedProtocol) -> None:
+    uvicorn writes the head and the body of an answer apart, and each write is a packet of its own.
+    """
+
+    def __init__(self, protocol: BoundedProtocol, cycle: RequestResponseCycle) -> None:
         self._protocol = protocol
-        self.write = protocol.transport.write
+        self._cycle = cycle
+        self._head = b""
+        self._has_begun = cycle.scope["method"] == "HEAD"
         self.is_closing = protocol.transport.is_closing
 
+    def write(self, data: bytes) -> None:
+        # What is written before an answer starts is 100 Continue, for which somebody waits.
+        if self._has_begun or not self._cycle.response_started:
+            self._protocol.transport.write(self._head + data)
+            self._head = b""
+        else:
+            self._head, self._has_begun = data, True
+
     def close(self) -> None:
+        if self._head:
+            self.write(b"")
         self._protocol._leave()
 
 
@@ -389,6 +431,9 @@ def run(
     watched = _Watched(app)
     config = configuration(watched, trusted_proxies=trusted_proxies, graceful_seconds=graceful_seconds)
     server = _Server(config)
+    # What was made so far stays to the end: a full collection that walked it would hold every request up for 60 ms.
+    gc.collect()
+    gc.freeze()
     try:
         server.run(sockets=[listener])
     except OSError as error:
