@@ -1,26 +1,18 @@
-"""How time grows: with the queries of each operation, and with the attempts that the store holds."""
+"""How time grows with the queries of each operation."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import secrets
-import sqlite3
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from bench.jobs import Job, ranking_job
 from bench.timing import Timed, side_by_side
 from ranking_evaluate import evaluate
-from ranking_evaluate.attempts.sqlite import SqliteStore
 
 SIZES = (1, 2, 5, 10, 20, 50)
-ATTEMPTS = (10, 1_000, 100_000, 1_000_000)
 
 _WORDS = [f"word{number}" for number in range(400)]
 _CORPUS = {"id": "handbook", "sha256": "3f" * 32}
@@ -125,54 +117,3 @@ def exponent(timed: dict[int, Timed]) -> float:
     sizes = sorted(timed)[len(timed) // 2 - 1 :]
     low, high = sizes[0], sizes[-1]
     return math.log(timed[high].ratio(timed[low])) / math.log(high / low)
-
-
-def lookups(counts: tuple[int, ...] = ATTEMPTS, *, looks: int = 400) -> dict[int, list[float]]:
-    """Return the seconds of single look-ups of new keys and payments, by how many attempts the store holds."""
-    return asyncio.run(_lookups(counts, looks))
-
-
-async def _lookups(counts: tuple[int, ...], looks: int) -> dict[int, list[float]]:
-    taken: dict[int, list[float]] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        stores: dict[int, SqliteStore] = {}
-        for count in counts:
-            path = Path(directory) / f"{count}.db"
-            stores[count] = SqliteStore(path)
-            await stores[count].open()
-            await stores[count].close()
-            _fill(path, count)
-            stores[count] = SqliteStore(path)
-            await stores[count].open()
-            taken[count] = []
-        for _ in range(looks):
-            for count, store in stores.items():
-                started = time.perf_counter()
-                await store.read(secrets.token_hex(16), (secrets.token_bytes(32),))
-                taken[count].append(time.perf_counter() - started)
-        for store in stores.values():
-            await store.close()
-    return taken
-
-
-def _fill(path: Path, count: int) -> None:
-    """Insert settled attempts in one transaction, as the service would have left them."""
-    digest, now = "ab" * 32, time.time()
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA synchronous = OFF")
-    db.execute("BEGIN")
-    attempts, proofs = [], []
-    for number in range(count):
-        key, claim = secrets.token_hex(16), secrets.token_hex(16)
-        attempts.append((key, claim, digest, digest, digest, f"0x{number:064x}", "r" * 200, now, now, now + 86_400))
-        proofs.append((secrets.token_bytes(32), key, claim))
-    db.executemany(
-        'INSERT INTO attempts ("key", n, claim, state, protocol, operation, "release", fingerprint, credential_digest,'
-        " output_sha256, amount, asset, network, payment_id, receipt, created_at, updated_at, expires_at)"
-        " VALUES (?, 1, ?, 'settled', 'x402', 'ranking-evaluate', '0', ?, ?, ?, 10000, '0x0', 'eip155:84532',"
-        " ?, ?, ?, ?, ?)",
-        attempts,
-    )
-    db.executemany('INSERT INTO proofs (proof, "key", n, claim) VALUES (?, ?, 1, ?)', proofs)
-    db.execute("COMMIT")
-    db.close()

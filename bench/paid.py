@@ -1,9 +1,7 @@
-"""Paid calls against an instant local facilitator: this service beside the x402 SDK's own FastAPI middleware.
+"""Paid and unpaid calls of two servers over raw sockets, timed from a request's first byte to its answer's last.
 
-The middleware stands around a handler that returns a constant and keeps no record; this service evaluates, and commits
-three times to disk. Both are one uvicorn process with uvloop and httptools, both ask the same facilitator process, and
-their requests alternate. The facilitator does not look at signatures and answers at once, so what is timed, from the
-request's first byte to the answer's last, is the servers' own time with their side of the two facilitator calls in it.
+What is timed are the servers' own times with their side of the two facilitator calls in it; `facilitator_calls` times
+these alone. Every request has a body of its own, unless it says otherwise, so nobody answers from memory.
 """
 
 from __future__ import annotations
@@ -11,180 +9,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import secrets
 import socket
-import subprocess
-import sys
-import sysconfig
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
+from itertools import count
 from typing import Any, cast
 
 from bench.jobs import TYPICAL
+from bench.paid_servers import LOOPBACK, NETWORK, PATH, PAYEE, PAYER
 from bench.timing import Timed, percentile
-from ranking_evaluate import evaluate
-from ranking_evaluate.contract.discovery import input_of
+from ranking_evaluate.payments.facilitator import Facilitator
+from ranking_evaluate.payments.protocol import Settled, Verified
 
-NETWORK = "eip155:84532"
-ASSET = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
-PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
-PAYER = "0x" + "42" * 20
-PATH = "/v1/x402/ranking-evaluate"
-OURS, STOCK = "ranking-evaluate", "stock x402 middleware"
-LOOPBACK = "127.0.0.1"
 CLIENTS = 50
 
-
-# The three processes.
-
-
-class _Facilitator(asyncio.Protocol):
-    """Answers every call at once: it supports what is asked, every payment is valid, every payment is settled."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport, self._received = cast("asyncio.Transport", transport), b""
-
-    def data_received(self, data: bytes) -> None:
-        self._received += data
-        while b"\r\n\r\n" in self._received:
-            head, _, rest = self._received.partition(b"\r\n\r\n")
-            length = 0
-            for line in head.split(b"\r\n"):
-                name, _, value = line.partition(b":")
-                if name.lower() == b"content-length":
-                    length = int(value)
-            if len(rest) < length:
-                return
-            self._received = rest[length:]
-            answer = _answer(head.split(b" ", 2)[1], rest[:length])
-            self._transport.write(
-                b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                % (len(answer), answer)
-            )
+PAID, UNPAID, AGAIN = "paid", "unpaid", "unpaid, a body asked about before"
 
 
-def _answer(path: bytes, _: bytes) -> bytes:
-    said: dict[str, object] = {"isValid": True, "payer": PAYER}
-    if path == b"/supported":
-        kind = {"x402Version": 2, "scheme": "exact", "network": NETWORK}
-        said = {"kinds": [kind], "extensions": [], "signers": {"eip155:*": [PAYEE]}}
-    elif path == b"/settle":
-        said = {"success": True, "transaction": "0x" + secrets.token_hex(32), "network": NETWORK, "payer": PAYER}
-    return json.dumps(said).encode()
-
-
-async def _serve_facilitator(port: int) -> None:
-    server = await asyncio.get_running_loop().create_server(_Facilitator, LOOPBACK, port)
-    await server.serve_forever()
-
-
-def _serve_stock(port: int, facilitator: str) -> None:
-    import uvicorn
-    from fastapi import FastAPI, Request, Response
-    from x402 import AssetAmount, x402ResourceServer
-    from x402.extensions.bazaar import declare_discovery_extension
-    from x402.extensions.payment_identifier import PAYMENT_IDENTIFIER, declare_payment_identifier_extension
-    from x402.http import FacilitatorConfig, HTTPFacilitatorClient, PaymentOption, RouteConfig
-    from x402.http.middleware.fastapi import payment_middleware
-    from x402.mechanisms.evm.exact import ExactEvmServerScheme
-
-    server = x402ResourceServer(HTTPFacilitatorClient(FacilitatorConfig(url=facilitator)))
-    scheme: Any = ExactEvmServerScheme()  # type: ignore[no-untyped-call]  # The SDK's scheme is not annotated.
-    server.register(NETWORK, scheme)
-    price = AssetAmount(amount="10000", asset=ASSET, extra={"name": "USDC", "version": "2"})
-    option = PaymentOption(scheme="exact", pay_to=PAYEE, price=price, network=NETWORK)
-    # It announces what this service announces: the payment identifier, and the input with its schema.
-    announced = input_of("ranking-evaluate")
-    extensions = {
-        PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True),
-        **declare_discovery_extension(
-            input=dict(announced.example), input_schema=announced.schemas[-1], body_type="json"
-        ),
-    }
-    route = RouteConfig(accepts=[option], mime_type="application/json", extensions=extensions)
-    middleware = payment_middleware({f"POST {PATH}": route}, server)
-    constant = evaluate("ranking-evaluate", TYPICAL.body)
-    app = FastAPI()
-
-    @app.middleware("http")
-    async def pay(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        return await middleware(request, call_next)
-
-    @app.post(PATH)
-    async def handler() -> Response:
-        return Response(constant, media_type="application/json")
-
-    uvicorn.run(app, host=LOOPBACK, port=port, log_level="error", access_log=False, loop="uvloop", http="httptools")
-
-
-@contextmanager
-def servers(parent: str | None = None) -> Iterator[dict[str, int]]:
-    """Yield the ports of both servers, each a process of its own; the database stands in a new directory there."""
-    with tempfile.TemporaryDirectory(dir=parent) as directory, ExitStack() as running:
-        facilitator, ours, stock = (free_port() for _ in range(3))
-        url = f"http://{LOOPBACK}:{facilitator}"
-
-        def start(*command: str, **environment: str) -> None:
-            log = running.enter_context((Path(directory) / f"{len(command)}-{secrets.token_hex(4)}.log").open("w"))
-            process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=log, stderr=log)
-            running.callback(_end, process)
-
-        module = (sys.executable, "-m", "bench.paid")
-        start(*module, "facilitator", str(facilitator))
-        _wait_for(facilitator)
-        settings = {
-            "DATABASE_URL": f"sqlite:///{directory}/attempts.db",
-            "X402_PAY_TO": PAYEE,
-            "X402_NETWORK": NETWORK,
-            "X402_FACILITATOR_URL": url,
-            "REQUEST_RATE": "",
-            "PAYMENT_RATE": "",
-        }
-        program = str(Path(sysconfig.get_path("scripts")) / "ranking-evaluate")
-        start(
-            program,
-            "serve",
-            "--port",
-            str(ours),
-            **{f"RANKING_EVALUATE_{name}": text for name, text in settings.items()},
-        )
-        start(*module, "stock", str(stock), url)
-        _wait_for(ours)
-        _wait_for(stock)
-        yield {OURS: ours, STOCK: stock}
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(20)
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
-
-
-def _wait_for(port: int) -> None:
-    until = time.monotonic() + 30
-    while True:
-        try:
-            socket.create_connection((LOOPBACK, port), 1).close()
-        except OSError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.02)
-        else:
-            return
-
-
-# The buyer.
+def bodies() -> Iterator[bytes]:
+    """Yield typical bodies of one size, no two the same."""
+    for number in count(secrets.randbits(32)):
+        yield TYPICAL.body.replace(b"query-0000", b"q%09x" % number)
 
 
 class Caller:
@@ -204,11 +52,11 @@ class Caller:
             if name.lower() == b"payment-required":
                 self._required = json.loads(base64.b64decode(value))
 
-    def unpaid(self) -> bytes:
+    def unpaid(self, body: bytes = TYPICAL.body) -> bytes:
         """Return a request without a payment, under a new key."""
-        return self._request(secrets.token_hex(16))
+        return self._request(secrets.token_hex(16), body)
 
-    def paid(self) -> bytes:
+    def paid(self, body: bytes = TYPICAL.body) -> bytes:
         """Return a request with a new payment; nobody here looks at its signature."""
         key, now, required = secrets.token_hex(16), int(time.time()), self._required
         [accepted] = required["accepts"]
@@ -232,18 +80,18 @@ class Caller:
             "resource": required["resource"],
             "extensions": extensions,
         }
-        return self._request(key, base64.b64encode(json.dumps(payload).encode()))
+        return self._request(key, body, base64.b64encode(json.dumps(payload).encode()))
 
-    def _request(self, key: str, signature: bytes | None = None) -> bytes:
+    def _request(self, key: str, body: bytes, signature: bytes | None = None) -> bytes:
         payment = b"" if signature is None else b"PAYMENT-SIGNATURE: " + signature + b"\r\n"
         return (
             (
                 f"POST {PATH} HTTP/1.1\r\nHost: {LOOPBACK}:{self.port}\r\nContent-Type: application/json\r\n"
-                f"Idempotency-Key: {key}\r\nContent-Length: {len(TYPICAL.body)}\r\n"
+                f"Idempotency-Key: {key}\r\nContent-Length: {len(body)}\r\n"
             ).encode()
             + payment
             + b"\r\n"
-            + TYPICAL.body
+            + body
         )
 
 
@@ -265,7 +113,10 @@ def _length(head: bytes) -> int:
 
 
 def latencies(ports: dict[str, int], calls: int, *, warm_up: int = 30) -> dict[str, list[float]]:
-    """Return the seconds of paid calls over one connection each, the servers taking turns."""
+    """Return the seconds of paid calls over one connection each, the servers taking turns.
+
+    Before each, its terms are asked for with the same body and not timed: a purchase is two requests.
+    """
     callers = {name: Caller(port) for name, port in ports.items()}
     seconds: dict[str, list[float]] = {name: [] for name in ports}
     with ExitStack() as open_:
@@ -274,18 +125,37 @@ def latencies(ports: dict[str, int], calls: int, *, warm_up: int = 30) -> dict[s
         }
         for caller in callers.values():
             caller.learn()
-        for number in range(warm_up + calls):
+        for number, body in zip(range(warm_up + calls), bodies(), strict=False):
             for name, caller in callers.items():
-                request = caller.paid()
+                connections[name].sendall(caller.unpaid(body))
+                _receive(connections[name])
+                request = caller.paid(body)
                 started = time.perf_counter()
                 connections[name].sendall(request)
-                head, body = _receive(connections[name])
+                head, answer = _receive(connections[name])
                 taken = time.perf_counter() - started
                 if not head.startswith(b"HTTP/1.1 200"):
-                    raise RuntimeError(f"{name} did not sell: {head!r} {body!r}")
+                    raise RuntimeError(f"{name} did not sell: {head!r} {answer!r}")
                 if number >= warm_up:
                     seconds[name].append(taken)
     return seconds
+
+
+async def facilitator_calls(url: str, calls: int, *, warm_up: int = 30) -> list[float]:
+    """Return the seconds of /verify and /settle together, by this service's client and nothing around it."""
+    client = Facilitator(url, None, 10, 10)
+    await client.open()
+    body = json.dumps({"paymentPayload": {"filler": "x" * 3_000}}).encode()
+    seconds = []
+    for _ in range(warm_up + calls):
+        started = time.perf_counter()
+        verified = await client.verify(body, payer=PAYER)
+        settled = await client.settle(body, network=NETWORK, payer=PAYER)
+        seconds.append(time.perf_counter() - started)
+        if not (isinstance(verified, Verified) and isinstance(settled, Settled)):
+            raise TypeError(f"the facilitator does not settle: {verified} {settled}")
+    await client.close()
+    return seconds[warm_up:]
 
 
 class _Client(asyncio.Protocol):
@@ -340,26 +210,19 @@ async def _storm(port: int, requests: list[bytes], status: bytes) -> tuple[float
     return time.perf_counter() - started, seconds
 
 
-def throughput(ports: dict[str, int], calls: int, *, paid: bool, rounds: int = 3) -> dict[str, tuple[Timed, float]]:
+def throughput(ports: dict[str, int], calls: int, kind: str, *, rounds: int = 3) -> dict[str, tuple[Timed, float]]:
     """Return, for each server, the seconds per call of 50 clients at once over rounds in turn, and the p99 latency."""
     callers = {name: Caller(port) for name, port in ports.items()}
     taken: dict[str, list[float]] = {name: [] for name in ports}
     each: dict[str, list[float]] = {name: [] for name in ports}
     for caller in callers.values():
         caller.learn()
+    fresh = bodies()
     for _ in range(rounds):
         for name, caller in callers.items():
-            requests = [caller.paid() if paid else caller.unpaid() for _ in range(calls)]
-            whole, seconds = asyncio.run(_storm(caller.port, requests, b" 200 " if paid else b" 402 "))
+            ask = caller.paid if kind == PAID else caller.unpaid
+            requests = [ask() if kind == AGAIN else ask(next(fresh)) for _ in range(calls)]
+            whole, seconds = asyncio.run(_storm(caller.port, requests, b" 200 " if kind == PAID else b" 402 "))
             taken[name].append(whole / calls)
             each[name] += seconds
     return {name: (Timed(tuple(taken[name])), percentile(each[name], 0.99)) for name in ports}
-
-
-if __name__ == "__main__":
-    if sys.argv[1] == "facilitator":
-        import uvloop
-
-        uvloop.run(_serve_facilitator(int(sys.argv[2])))
-    else:
-        _serve_stock(int(sys.argv[2]), sys.argv[3])

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from bench.paid import LOOPBACK, NETWORK, PAYEE, free_port
+from bench.paid_servers import LOOPBACK, NETWORK, PAYEE, free_port
 
 
 def start() -> tuple[float, int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 from bench.timing import side_by_side
 
 from bench import __main__ as run
-from bench import free_path, growth, jobs, metrics, paid, service
+from bench import free_path, growth, jobs, metrics, paid, service, store
 from ranking_evaluate import OperationError, evaluate
 
 
@@ -33,7 +34,11 @@ def test_every_operation_takes_the_inputs_that_grow(operation_id: str) -> None:
 
 
 def test_look_ups_find_their_way_in_a_filled_store() -> None:
-    assert [len(seconds) for seconds in growth.lookups((1, 50), looks=3).values()] == [3, 3]
+    assert [len(seconds) for seconds in store.lookups((1, 50), looks=3).values()] == [3, 3]
+
+
+def test_a_purchase_commits_three_times() -> None:
+    assert all(0 < seconds < 5 for seconds in store.commits(3))
 
 
 def test_a_run_writes_its_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,4 +55,7 @@ def test_a_run_writes_its_table_and_picture(tmp_path: Path, monkeypatch: pytest.
 def test_the_paid_bench_asks_for_what_the_service_sells() -> None:
     assert evaluate("ranking-evaluate", jobs.TYPICAL.body)
     assert jobs.TYPICAL.body in paid.Caller(1).unpaid()
+    first, second = itertools.islice(paid.bodies(), 2)
+    assert evaluate("ranking-evaluate", first) != evaluate("ranking-evaluate", second)
+    assert len(first) == len(second) == len(jobs.TYPICAL.body)
     assert callable(service.start)

@@ -89,9 +89,9 @@ class SqliteStore:
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
+        if not self._is_open:
+            raise StoreUnavailable("the attempt store is closed")
         try:
-            if not self._is_open:
-                raise StoreUnavailable("the attempt store is closed")
             return self._reader.read(lambda db: _look(db, key, proofs, self._clock()))
         except sqlite3.Error:
             # Somebody is committing, or something is wrong: the writer waits for the one and tells of the other.

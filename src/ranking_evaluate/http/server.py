@@ -236,7 +236,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._leaving or self._deaf:
             return
         telemetry.CUT_OFF.labels("body too slow").inc()
-        if self.cycle.response_complete and not self.pipeline:
+        if self.cycle.response_complete:
             self._leave()
         else:
             late = f"The body did not arrive within {BODY_SECONDS:g} seconds."

@@ -1,0 +1,119 @@
+"""The embedded store: look-ups in small and large files, and the three durable commits of a purchase alone."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sqlite3
+import tempfile
+import time
+from pathlib import Path
+
+from ranking_evaluate.attempts.attempt import Attempt, Settle, State, Submit
+from ranking_evaluate.attempts.decide import Request
+from ranking_evaluate.attempts.sqlite import SqliteStore
+
+ATTEMPTS = (10, 1_000, 100_000, 1_000_000)
+
+
+def lookups(counts: tuple[int, ...] = ATTEMPTS, *, looks: int = 400) -> dict[int, list[float]]:
+    """Return the seconds of single look-ups of new keys and payments, by how many attempts the store holds."""
+    return asyncio.run(_lookups(counts, looks))
+
+
+async def _lookups(counts: tuple[int, ...], looks: int) -> dict[int, list[float]]:
+    taken: dict[int, list[float]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        stores: dict[int, SqliteStore] = {}
+        for count in counts:
+            path = Path(directory) / f"{count}.db"
+            stores[count] = SqliteStore(path)
+            await stores[count].open()
+            await stores[count].close()
+            _fill(path, count)
+            stores[count] = SqliteStore(path)
+            await stores[count].open()
+            taken[count] = []
+        for _ in range(looks):
+            for count, store in stores.items():
+                started = time.perf_counter()
+                await store.read(secrets.token_hex(16), (secrets.token_bytes(32),))
+                # The transaction of a look-up ends with the turn of the event loop.
+                await asyncio.sleep(0)
+                taken[count].append(time.perf_counter() - started)
+        for store in stores.values():
+            await store.close()
+    return taken
+
+
+def commits(purchases: int, parent: str | None = None) -> list[float]:
+    """Return the seconds that RESERVE, SUBMIT and SETTLED take together, of one purchase after the other."""
+    return asyncio.run(_commits(purchases, parent))
+
+
+async def _commits(purchases: int, parent: str | None) -> list[float]:
+    taken = []
+    with tempfile.TemporaryDirectory(dir=parent) as directory:
+        store = SqliteStore(Path(directory) / "attempts.db")
+        await store.open()
+        for _ in range(purchases):
+            draft = _draft()
+            request = Request(draft.key, draft.fingerprint, draft.release, draft.credential_digest, draft.proofs)
+            seen = await store.read(draft.key, draft.proofs)
+            started = time.perf_counter()
+            await store.reserve(draft, request, seen)
+            await store.move(draft.claim, Submit(100.0))
+            await store.move(draft.claim, Settle("r" * 300, "0x" + "ab" * 32, draft.payer))
+            taken.append(time.perf_counter() - started)
+        await store.close()
+    return taken
+
+
+def _draft() -> Attempt:
+    digest = "ab" * 32
+    return Attempt(
+        key=secrets.token_hex(16),
+        n=0,
+        claim=secrets.token_hex(16),
+        state=State.RESERVED,
+        lease=30.0,
+        protocol="x402",
+        operation="ranking-evaluate",
+        release="0",
+        fingerprint=digest,
+        credential_digest=digest,
+        proofs=(secrets.token_bytes(32),),
+        output_sha256=digest,
+        amount=10_000,
+        asset="0x" + "0" * 40,
+        network="eip155:84532",
+        payer="0x" + "1" * 40,
+        payment_id=f"0x{secrets.token_hex(32)}",
+        valid_before=None,
+        transaction=None,
+        created_at=0.0,
+        updated_at=0.0,
+    )
+
+
+def _fill(path: Path, count: int) -> None:
+    """Insert settled attempts in one transaction, as the service would have left them."""
+    digest, now = "ab" * 32, time.time()
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA synchronous = OFF")
+    db.execute("BEGIN")
+    attempts, proofs = [], []
+    for number in range(count):
+        key, claim = secrets.token_hex(16), secrets.token_hex(16)
+        attempts.append((key, claim, digest, digest, digest, f"0x{number:064x}", "r" * 200, now, now, now + 86_400))
+        proofs.append((secrets.token_bytes(32), key, claim))
+    db.executemany(
+        'INSERT INTO attempts ("key", n, claim, state, protocol, operation, "release", fingerprint, credential_digest,'
+        " output_sha256, amount, asset, network, payment_id, receipt, created_at, updated_at, expires_at)"
+        " VALUES (?, 1, ?, 'settled', 'x402', 'ranking-evaluate', '0', ?, ?, ?, 10000, '0x0', 'eip155:84532',"
+        " ?, ?, ?, ?, ?)",
+        attempts,
+    )
+    db.executemany('INSERT INTO proofs (proof, "key", n, claim) VALUES (?, ?, 1, ?)', proofs)
+    db.execute("COMMIT")
+    db.close()
