@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,11 +13,14 @@ from typing import Any
 import httpx
 import pytest
 import structlog
-from starlette.requests import Request
+import uvicorn
+from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate import evaluate, telemetry
+from ranking_evaluate.http import documents, health, paid, preflight, server
 from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.payments.protocol import Readiness, Settlement
+from ranking_evaluate.sandbox.processes import LOOPBACK
 from tests.http.conftest import BODY, JSON, KEY, PATH, SETTLED, Options, Service, Start
 
 pytestmark = pytest.mark.anyio
@@ -229,7 +233,7 @@ async def test_cors_can_be_narrowed_and_switched_off(start: Start) -> None:
 # Bugs.
 
 
-async def broken(*given: Any, **named: Any) -> Any:
+def broken(*given: Any, **named: Any) -> Any:
     # Put together here, since a log line may quote this source.
     raise ZeroDivisionError("".join(("can", "ary")))
 
@@ -256,6 +260,59 @@ async def test_a_bug_is_a_problem_of_ours_and_its_text_stays_unsaid(service: Ser
     assert logged["request_id"] == answer.headers["x-request-id"]
     assert "in broken" in logged["exception"]
     assert "canary" not in line
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/preflight", "/llms.txt"])
+async def test_a_bug_off_the_paid_paths_is_a_problem_too(
+    service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(health, "alive", broken)
+    monkeypatch.setattr(preflight, "declare", broken)
+    monkeypatch.setattr(documents, "serve", broken)
+    check_problem(await service.client.get(path), 500, "INTERNAL")
+    line, request_line = logs().splitlines()
+    assert "canary" not in line
+    told = json.loads(request_line)
+    assert (told["status"], told["code"], told["route"]) == (500, "INTERNAL", path)
+
+
+async def test_a_caller_that_leaves_is_no_bug(
+    service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def left(*given: Any) -> bytes:
+        raise ClientDisconnect
+
+    for module, path in ((preflight, "/preflight"), (paid, PATH)):
+        monkeypatch.setattr(module, "read_body", left)
+        with pytest.raises(AssertionError):  # Nobody hears an answer.
+            await service.post(path=path)
+    statuses = [json.loads(line).get("status") for line in logs().splitlines()]
+    assert statuses == [None, 0, None, 0]
+
+
+async def test_a_body_that_comes_too_slowly_is_told_of_once(
+    service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
+    configuration = server.configuration(service.app, trusted_proxies=(), graceful_seconds=2)
+    configuration.lifespan = "off"
+    running = uvicorn.Server(configuration)
+    with socket.socket() as listener:
+        listener.bind((LOOPBACK, 0))
+        serving = asyncio.create_task(running.serve(sockets=[listener]))
+        while not running.started:  # noqa: ASYNC110 - The server has no event for it.
+            await asyncio.sleep(0.01)
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: {KEY}\r\n"
+        writer.write(head.encode() + b"Content-Length: 10\r\n\r\n{")
+        answer = (await reader.read()).decode()
+        writer.close()
+        running.should_exit = True
+        await serving
+    assert answer.startswith("HTTP/1.1 408 ")
+    told = [line for line in map(json.loads, logs().splitlines()) if line["event"] == "request"]
+    assert [(line["route"], line["status"], line["code"]) for line in told] == [(PATH, 408, "REQUEST_TIMEOUT")]
+    assert f"x-request-id: {told[0]['request_id']}" in answer
 
 
 async def test_the_service_serves_on_after_a_bug(service: Service) -> None:

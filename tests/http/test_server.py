@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
@@ -24,7 +25,7 @@ LARGE: Final = 16 * 2**20
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with two bytes, or with many at /large, or at /read with two after the body."""
+    """Answer with two bytes; with many at /large, after the body at /read, and after a while at /slow."""
     if scope["type"] == "lifespan":
         while True:
             kind = (await receive())["type"]
@@ -37,6 +38,8 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if message["type"] == "http.disconnect":
             return
         more = message["more_body"]
+    if scope["path"] == "/slow":
+        await asyncio.sleep(0.5)
     body = b"x" * LARGE if scope["path"] == "/large" else b"ok"
     headers = [(b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -121,6 +124,30 @@ def test_a_slow_body_that_nobody_waits_for_is_answered_once(monkeypatch: pytest.
         received += more
     assert received.count(b"HTTP/1.1 ") == 1
     assert b"200 OK" in received
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        POST.replace(b"Content-Length: 10", b"Transfer-Encoding: chunked") + b"ZZ\r\n",
+        POST + b"1234",
+    ],
+    ids=["broken", "late"],
+)
+def test_a_request_that_ends_behind_another_one_holds_no_place(
+    monkeypatch: pytest.MonkeyPatch, connect: Connect, behind: bytes
+) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.5)
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
+    connection = connect()
+    connection.sendall(GET.replace(b"/ ", b"/slow ") + behind)
+    connection.settimeout(3 + server.LINGER_SECONDS)
+    received = b""
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(4096):
+            received += more
+    assert received.startswith(b"HTTP/1.1 200 OK")
+    assert received.count(b"HTTP/1.1 ") == 1
 
 
 def test_a_connection_is_kept_between_requests(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI
+from fastapi.middleware import Middleware
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -83,6 +84,8 @@ def build_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Around its routes, since the framework has an error page of its own.
+        middleware=[Middleware(BugShield)],
         exception_handlers={ServiceError: _on_service_error, HTTPException: _on_http_exception},
     )
 

@@ -185,9 +185,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._leaving:
             self.server_state.total_requests += 1
             return
+        # A request that was taken out of the pipeline is still the newest cycle, and never completes.
+        is_last = not self.pipeline
         super().on_response_complete()
         self._unset_keepalive_if_required()
-        if self.cycle.response_complete:
+        if is_last:
             if self._deaf:
                 self._leave()
             else:
@@ -249,13 +251,23 @@ class BoundedProtocol(HttpToolsProtocol):
     # Answers that are not the application's, and the end.
 
     def _refuse(self, error: ServiceError) -> None:
-        """Answer in the service's form what never becomes a request of the application."""
-        request_id = new_request_id()
-        response = refuse(error, request_id)
-        own = [(b"x-request-id", request_id.encode()), *COMMON_HEADERS]
+        """Answer in the service's form what never becomes a request of the application, or will not be finished."""
+        begun = self._begun()
+        told = begun or telemetry.Request(new_request_id())
+        told.status, told.code = error.status, error.code
+        response = refuse(error, told.request_id)
+        own = [(b"x-request-id", told.request_id.encode()), *COMMON_HEADERS]
         given = [line for line in response.raw_headers if line[0] != b"content-length"]
-        telemetry.log_request(telemetry.Request(request_id=request_id, status=error.status, code=error.code))
+        if begun is None:
+            telemetry.log_request(told)
         self._answer(HTTPStatus(error.status), [*given, *own], bytes(response.body))
+
+    def _begun(self) -> telemetry.Request | None:
+        """Return what the application is going to tell of the request that is arriving, if it has begun to read it."""
+        if self._in_head or not self._in_body or self.pipeline or self.cycle.response_started:
+            return None
+        told: telemetry.Request | None = self.cycle.scope["state"].get("told")
+        return told
 
     def _answer(self, status: HTTPStatus, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         """Answer the request that is arriving, and close; when it is not its turn, close after those before it."""
