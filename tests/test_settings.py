@@ -143,6 +143,7 @@ WRONG = [
     ("X402_FACILITATOR_URL", "facilitator.example", "http or https"),
     ("X402_FACILITATOR_URL", "https://facilitator.example?key=1", "http or https"),
     ("X402_FACILITATOR_URL", "https://facilitator.example:port", "Port"),
+    ("X402_FACILITATOR_URL", "https://me:secret@facilitator.example", "X402_FACILITATOR_AUTHORIZATION"),
     ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\u0301", "ASCII"),
     ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\r\nX-Other: b", "ASCII"),
     ("X402_MAX_TIMEOUT", "29", "between 30 and 600"),

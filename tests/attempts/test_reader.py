@@ -94,6 +94,24 @@ async def test_a_proof_of_another_key_is_found_where_the_key_is_new(store: Sqlit
     assert (await store.read(OTHER_KEY, row.proofs)).recorded == set(row.proofs)
 
 
+async def test_a_store_serves_other_event_loops_than_its_own(path: Path, store: SqliteStore) -> None:
+    def buy(name: str) -> State:
+        async def purchase() -> State:
+            row = await reserved(store, draft(f"proof of {name}", key=f"purchase-number-{name}"))
+            await store.move(row.claim, Submit(70.0))
+            [seen] = (await store.read(row.key, row.proofs)).rows
+            return seen.state
+
+        return asyncio.run(purchase())
+
+    names = [f"{number:04d}" for number in range(20)]
+    elsewhere = asyncio.gather(*(asyncio.to_thread(buy, name) for name in names))
+    while not elsewhere.done():
+        await store.read(KEY)
+        await asyncio.sleep(0.001)
+    assert await elsewhere == [State.SETTLING] * len(names)
+
+
 async def test_a_closed_store_cannot_be_read(path: Path) -> None:
     store = SqliteStore(path, FixedClock(NOW))
     await store.open()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import time
@@ -10,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Event, State, Step
 from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
@@ -45,6 +46,9 @@ _INSERT: Final = f"INSERT INTO attempts ({names(COLUMNS)}) VALUES ({', '.join('?
 _UPDATE: Final = f"UPDATE attempts SET ({names(MOVED)}) = ({', '.join('?' * len(MOVED))}) WHERE claim = ? AND state = ?"  # noqa: S608
 
 
+T = TypeVar("T")
+
+
 class SqliteStore:
     """An `AttemptStore` in one file.
 
@@ -68,7 +72,8 @@ class SqliteStore:
         self._busy_timeout = busy_timeout
         self._writer = Writer(self._connect)
         self._reader = Reader(partial(_open, self._path, 0, create=False))
-        self._is_open = False
+        # The event loop that opened the store; it alone has the reader.
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._create = create
 
     async def open(self) -> None:
@@ -79,23 +84,29 @@ class SqliteStore:
         except BaseException:
             await self._writer.stop()
             raise
-        self._is_open = True
+        self._loop = asyncio.get_running_loop()
 
     async def close(self) -> None:
         """Finish what is queued and let go of the file."""
-        self._is_open = False
+        self._loop = None
         self._reader.close()
         await self._writer.stop()
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
-        if not self._is_open:
+        if self._loop is None:
             raise StoreUnavailable("the attempt store is closed")
-        try:
-            return self._reader.read(lambda db: _look(db, key, proofs, self._clock()))
-        except sqlite3.Error:
-            # Somebody is committing, or something is wrong: the writer waits for the one and tells of the other.
-            return await self._writer.do(lambda db: _look(db, key, proofs, self._clock()), writes=False)
+        if self._loop is asyncio.get_running_loop():
+            # Where somebody is committing, or something is wrong, the writer waits for the one and tells of the other.
+            with suppress(sqlite3.Error):
+                return self._reader.read(lambda db: _look(db, key, proofs, self._clock()))
+        return await self._writer.do(lambda db: _look(db, key, proofs, self._clock()), writes=False)
+
+    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `run` returned, committed."""
+        if self._loop is asyncio.get_running_loop():
+            self._reader.end()
+        return await self._writer.do(run, writes=True)
 
     async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
@@ -126,9 +137,8 @@ class SqliteStore:
                 raise
             return row
 
-        self._reader.end()
         try:
-            return await self._writer.do(reserve, writes=True)
+            return await self._write(reserve)
         except _Taken:
             return None
 
@@ -157,8 +167,7 @@ class SqliteStore:
                 )
             return step
 
-        self._reader.end()
-        return await self._writer.do(move, writes=True)
+        return await self._write(move)
 
     async def find(self, claim: str) -> Attempt | None:
         """Return the row with this claim: how a write whose commit is unknown is looked up."""
@@ -204,7 +213,7 @@ class SqliteStore:
                 _erase(db, row.key, row.claim)
             return len(ended) + len(lapsed)
 
-        return await self._writer.do(purge, writes=True)
+        return await self._write(purge)
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file; one that vanishes while we serve is not replaced by an empty one."""

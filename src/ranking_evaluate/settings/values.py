@@ -52,6 +52,8 @@ def url(value: str) -> str:
 
 def facilitator(value: str) -> str:
     """Return a facilitator's URL; `cdp` stands for Coinbase's."""
+    if urlsplit(value).username is not None:
+        raise ValueError("must not hold a user name: set X402_FACILITATOR_AUTHORIZATION instead")
     return CDP_FACILITATOR if value.rstrip("/") in {"cdp", CDP_FACILITATOR} else url(value)
 
 
