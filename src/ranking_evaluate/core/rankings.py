@@ -79,9 +79,11 @@ def score(
         grades = [*map(grade_by_id.get, retrieved if len(retrieved) <= k else retrieved[:k])]
         if is_strict and None in grades:
             raise _unjudged(f"{pointer(len(scored))}/{grades.index(None)}")
-        hits = 0
+        rank = hits = 0
         dcg = reciprocal_rank = precisions = 0.0
-        for rank, grade in enumerate(grades, 1):
+        for grade in grades:
+            # A counter of our own, since `enumerate` takes a twentieth of the whole pass.
+            rank += 1  # noqa: SIM113
             # Neither an unjudged document nor grade 0 adds to any sum.
             if grade:
                 dcg += grade / discounts[rank]
