@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from ranking_evaluate.http.server import HEAD_SECONDS
+from ranking_evaluate.http.connections import HEAD_SECONDS
 from ranking_evaluate.settings import VARIABLES, read_settings
 
 ROOT: Final = Path(__file__).parent.parent

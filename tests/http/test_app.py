@@ -17,7 +17,7 @@ import uvicorn
 from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate import evaluate, telemetry
-from ranking_evaluate.http import documents, health, paid, preflight, server
+from ranking_evaluate.http import connections, documents, health, paid, preflight, server
 from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.payments.protocol import Readiness, Settlement
 from ranking_evaluate.sandbox.processes import LOOPBACK
@@ -293,7 +293,7 @@ async def test_a_caller_that_leaves_is_no_bug(
 async def test_a_body_that_comes_too_slowly_is_told_of_once(
     service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "BODY_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
     configuration = server.configuration(service.app, trusted_proxies=(), graceful_seconds=2)
     configuration.lifespan = "off"
     running = uvicorn.Server(configuration)
