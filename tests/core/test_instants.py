@@ -113,3 +113,17 @@ def test_away_from_the_ends_it_agrees_with_the_library(local: datetime, minutes:
     micro = (since.days * 86_400 + since.seconds) * 10**6 + since.microseconds
     # The proleptic calendar counts its first day as day one.
     assert instants.nanoseconds(text) == (micro + 86_400 * 10**6) * 1000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "instant"),
+    [
+        (0.0, "1970-01-01T00:00:00Z"),
+        (951_782_400.999, "2000-02-29T00:00:00Z"),
+        (4_102_444_799.0, "2099-12-31T23:59:59Z"),
+    ],
+)
+def test_epoch_seconds_are_written_as_an_instant_of_this_form(seconds: float, instant: str) -> None:
+    assert instants.written(seconds) == instant
+    epoch = instants.nanoseconds("1970-01-01T00:00:00Z")
+    assert instants.nanoseconds(instant) == epoch + int(seconds) * 10**9

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import getpass
-import json
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.cli import attempt_views as views
 
 if TYPE_CHECKING:
     from ranking_evaluate.payments.protocol import Evidence
@@ -27,12 +23,6 @@ T = TypeVar("T")
 
 REFUSED: Final = 1
 UNUSABLE: Final = 2
-
-HASH_WIDTH: Final = 66
-CARD_HEADINGS_WIDTH: Final = 13
-LIST_WIDTH_BESIDE_KEYS: Final = 44
-
-STYLES: Final = {State.UNCERTAIN: "bold yellow", State.SETTLED: "green", State.FAILED: "red"}
 
 attempts: Final = typer.Typer(
     no_args_is_help=True,
@@ -69,20 +59,12 @@ def list_attempts(
 
     now, found = _run(work())
     if as_json:
-        _print_json([_document(attempt, now) for attempt in found])
+        views.print_json([views.document(attempt, now) for attempt in found])
         return
     if not found:
         typer.echo("No attempts." if state is None else f"No {state} attempts.")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    # The key stands last, so that a long one runs over the edge alone.
-    for heading in ("changed", "state", "price", "key"):
-        table.add_column(heading, no_wrap=True, min_width=9)
-    for attempt in found:
-        seen = _state(attempt, now)
-        price = f"{_amount(attempt)} {attempt.protocol}"
-        table.add_row(_instant(attempt.updated_at), Text(seen, STYLES.get(seen, "")), price, attempt.key)
-    _print(table, LIST_WIDTH_BESIDE_KEYS + max(len(attempt.key) for attempt in found))
+    views.print_table(views.listing(found, now), views.LIST_WIDTH_BESIDE_KEYS + max(len(one.key) for one in found))
     if len(found) == limit:
         typer.echo(f"These are the {limit} that changed last; --limit shows more.")
 
@@ -108,14 +90,14 @@ def show(
         raise typer.Exit(REFUSED)
     case, evidence = found
     if as_json:
-        _print_json(_document(case.attempt, case.now) | _decisions(case) | _chain(evidence))
+        views.print_json(views.document(case.attempt, case.now) | views.decisions(case) | views.chain(evidence))
         return
-    _print(_card(case), CARD_HEADINGS_WIDTH + max(HASH_WIDTH, len(case.attempt.key)))
-    advice = _advice(case, evidence)
+    views.print_table(views.card(case), views.CARD_HEADINGS_WIDTH + max(views.HASH_WIDTH, len(case.attempt.key)))
+    advice = views.advice(case, evidence)
     if evidence is not None:
         from ranking_evaluate.reconcile import in_words
 
-        typer.echo(f"\nThe chain says: {_plain(in_words(evidence))}.")
+        typer.echo(f"\nThe chain says: {views.plain(in_words(evidence))}.")
     if advice:
         typer.echo(f"\n{advice}")
 
@@ -219,138 +201,6 @@ def _run(work: Awaitable[T]) -> T:
 def _report(decided: tuple[Attempt, Case | None], as_json: bool, text: str) -> None:
     attempt, case = decided
     if as_json:
-        _print_json(_document(attempt, attempt.updated_at) | (_decisions(case) if case else {}))
+        views.print_json(views.document(attempt, attempt.updated_at) | (views.decisions(case) if case else {}))
     else:
         typer.echo(text)
-
-
-def _state(attempt: Attempt, now: float) -> State:
-    return State.UNCERTAIN if attempt.doubtful(now) else attempt.state
-
-
-def _document(attempt: Attempt, now: float) -> dict[str, Any]:
-    """Return all that is kept of an attempt, but for its claim: who holds that owns the row."""
-    return {
-        "key": attempt.key,
-        "n": attempt.n,
-        "state": _state(attempt, now).value,
-        "protocol": attempt.protocol,
-        "operation": attempt.operation,
-        "release": attempt.release,
-        "amount": str(attempt.amount),
-        "asset": attempt.asset,
-        "network": attempt.network,
-        "payer": attempt.payer,
-        "paymentId": attempt.payment_id,
-        "validBefore": None if attempt.valid_before is None else _instant(attempt.valid_before),
-        "transaction": attempt.transaction,
-        "reason": attempt.reason,
-        "receipt": attempt.receipt,
-        "outputSha256": attempt.output_sha256,
-        "createdAt": _instant(attempt.created_at),
-        "updatedAt": _instant(attempt.updated_at),
-        "expiresAt": None if attempt.expires_at is None else _instant(attempt.expires_at),
-    }
-
-
-def _decisions(case: Case) -> dict[str, Any]:
-    return {
-        "decisions": [
-            {"at": _instant(at), "n": n, "who": audit.who, "what": audit.what, "evidence": audit.evidence}
-            for at, n, audit in case.audits
-        ]
-    }
-
-
-def _chain(evidence: Evidence | None) -> dict[str, Any]:
-    from ranking_evaluate.payments.protocol import Landed, NeverLanded
-    from ranking_evaluate.reconcile import in_words
-
-    match evidence:
-        case None:
-            return {}
-        case Landed(transaction=transaction):
-            return {"chain": {"says": "landed", "transaction": transaction, "reason": in_words(evidence)}}
-        case NeverLanded():
-            return {"chain": {"says": "never landed", "transaction": None, "reason": in_words(evidence)}}
-        case _:
-            return {"chain": {"says": "unknown", "transaction": None, "reason": in_words(evidence)}}
-
-
-def _card(case: Case) -> Table:
-    """Return the attempt as a table without a frame: so a hash fits on one line of 80 columns."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    attempt, state = case.attempt, case.state
-    table.add_row("key", attempt.key)
-    table.add_row("state", Text(state, STYLES.get(state, "")))
-    if attempt.n > 1:
-        table.add_row("attempt", f"number {attempt.n} under this key")
-    for name, value in (
-        ("reason", attempt.reason),
-        ("purchase", f"{attempt.operation} {attempt.release} over {attempt.protocol}"),
-        ("amount", f"{_amount(attempt)} of {attempt.asset}"),
-        ("network", attempt.network),
-        ("payer", attempt.payer),
-        ("payment id", attempt.payment_id),
-        ("valid until", None if attempt.valid_before is None else _instant(attempt.valid_before)),
-        ("transaction" if state is State.SETTLED else "would be in", attempt.transaction),
-        ("created", _instant(attempt.created_at)),
-        ("changed", _instant(attempt.updated_at)),
-        ("over at", None if attempt.expires_at is None else _instant(attempt.expires_at)),
-    ):
-        if value is not None:
-            table.add_row(name, _plain(value))
-    for at, n, audit in case.audits:
-        words = f"{_instant(at)}, attempt {n}: {audit.what} by {audit.who} ({audit.evidence})"
-        table.add_row("decision", _plain(words))
-    return table
-
-
-def _advice(case: Case, evidence: Evidence | None) -> str | None:
-    """Return what an operator may do about an uncertain payment."""
-    from ranking_evaluate.payments.protocol import Landed, NeverLanded
-
-    if case.state is not State.UNCERTAIN:
-        return None
-    command, key = "ranking-evaluate attempts", case.attempt.key
-    match evidence:
-        case None:
-            return f"Ask the chain: {command} show {key} --check"
-        case Landed(transaction=transaction):
-            return f"It was paid: {command} settle {key} --tx {transaction}"
-        case NeverLanded() if case.releasable_at is not None and case.now >= case.releasable_at:
-            return f"It was never paid: {command} release {key}"
-        case _ if case.releasable_at is not None and case.now < case.releasable_at:
-            return f"Check again at {_instant(case.releasable_at)}, when nothing of it can land any more."
-        case _:
-            return "The chain does not tell. Look at the transactions of the payer before you force anything."
-
-
-def _amount(attempt: Attempt) -> str:
-    from ranking_evaluate.payments.protocol import AMOUNT_DECIMALS
-
-    whole, rest = divmod(attempt.amount, 10**AMOUNT_DECIMALS)
-    return f"{whole}.{rest:0{AMOUNT_DECIMALS}d}".rstrip("0").rstrip(".") or "0"
-
-
-def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _print(table: Table, at_least: int) -> None:
-    """Print a table, wider than the terminal if need be: a key or a hash that was folded could not be copied."""
-    # What comes from a store or a chain is text, never markup or an emoji's name.
-    console = Console(markup=False, emoji=False, highlight=False)
-    console.width = max(console.width, at_least)
-    console.print(table)
-
-
-def _plain(text: str) -> str:
-    """Return a provider's text without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "?" for each in text)
-
-
-def _print_json(document: object) -> None:
-    typer.echo(json.dumps(document, indent=2))

@@ -1,9 +1,9 @@
-"""RFC 3339 instants as integers, so that they compare exactly from year 0001 to 9999 in every offset."""
+"""RFC 3339 instants: as integers, so that they compare exactly from year 0001 to 9999 in every offset; and written."""
 
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Final
 
 _YEAR: Final = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -43,3 +43,8 @@ def nanoseconds(text: str) -> int:
         # What is written is local time: east of Greenwich the instant is earlier.
         seconds += -offset if rest[-6] == "+" else offset
     return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
+
+
+def written(seconds: float) -> str:
+    """Return epoch seconds as an instant in UTC, cut to the second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

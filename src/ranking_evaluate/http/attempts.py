@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from starlette.requests import Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.errors import PROBLEMS, NotFound, Unavailable
+from ranking_evaluate.core.instants import written
 from ranking_evaluate.http.requests import read_headers, read_key
 from ranking_evaluate.http.responses import json_response
 
@@ -55,8 +55,8 @@ def _document(attempt: Attempt, now: float) -> dict[str, object]:
         "transaction": attempt.transaction if state is State.SETTLED else None,
         "receipt": attempt.receipt if state is State.SETTLED else None,
         "outputSha256": attempt.output_sha256,
-        "createdAt": _instant(attempt.created_at),
-        "expiresAt": None if attempt.expires_at is None else _instant(attempt.expires_at),
+        "createdAt": written(attempt.created_at),
+        "expiresAt": None if attempt.expires_at is None else written(attempt.expires_at),
         "nextStep": NEXT_STEP[state],
     }
 
@@ -78,7 +78,3 @@ _UNKNOWN: Final[dict[str, object]] = dict.fromkeys(
         "nextStep",
     )
 )
-
-
-def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
