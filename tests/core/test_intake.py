@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from ranking_evaluate.core import intake
+from ranking_evaluate.core import intake, json_text
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 
 VALID = b'{"queries":[{"id":"q\\u00e9","retrieved":["a","b[","{c\\""],"judgments":[{"id":"a","grade":1.5}]}],"k":1e1}'
@@ -217,8 +217,8 @@ def test_values_depth_duplicates_and_unsafe_names_are_exact(
     text = _written(tree, chance)
     values, depth, repeated, unsafe = _naive(tree)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(intake, "VALUES", most_values)
-        patched.setattr(intake, "DEPTH", most_depth)
+        patched.setattr(json_text, "VALUES", most_values)
+        patched.setattr(json_text, "DEPTH", most_depth)
         code = _code(text.encode())
     if values > most_values or depth > most_depth:
         assert code == ErrorCode.COMPLEXITY_LIMIT
@@ -234,6 +234,6 @@ def test_values_depth_duplicates_and_unsafe_names_are_exact(
 @given(TREES, st.sampled_from(["1e400", "-1e999", '"\\ud800"', '"\\udc00x"']), st.randoms(use_true_random=False))
 def test_what_cannot_be_represented_is_found_anywhere(tree: Any, fault: str, chance: random.Random) -> None:
     _, depth, _, _ = _naive(tree)
-    assume(depth < intake.DEPTH)
+    assume(depth < json_text.DEPTH)
     expected = ErrorCode.INVALID_UNICODE if "u" in fault else ErrorCode.INVALID_NUMBER
     assert _code(f"[{_written(tree, chance)},{fault}]".encode()) == expected

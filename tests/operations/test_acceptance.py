@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from bench import growth, jobs
-from ranking_evaluate.core import intake
+from ranking_evaluate.core import intake, json_text
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.acceptance import acceptance
@@ -125,7 +125,7 @@ def test_no_schema_allows_for_depth_or_for_names_of_the_callers_own(operation: O
 
     schema = operation.adapter.json_schema()
     definitions = schema.get("$defs", {})
-    assert depth(schema) < intake.DEPTH
+    assert depth(schema) < json_text.DEPTH
 
 
 @with_config(STRICT)

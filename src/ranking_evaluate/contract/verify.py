@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core import canonical
-from ranking_evaluate.core.intake import json_pointer
+from ranking_evaluate.core.errors import json_pointer
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation
 

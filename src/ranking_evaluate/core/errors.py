@@ -1,9 +1,12 @@
-"""Why an input is refused: the codes, the status of each, and the error that carries them."""
+"""Why and where an input is refused: the codes, the status of each, the error that carries them, its pointers."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ErrorCode(StrEnum):
@@ -66,3 +69,18 @@ class OperationError(Exception):
     def status(self) -> int:
         """The HTTP status with which the service answers this refusal."""
         return STATUS[self.code]
+
+
+# A pointer repeats member names of the input, so one that would fill a screen stops at the last place that fits.
+_POINTER_LENGTH: Final = 400
+
+
+def json_pointer(path: Iterable[str | int]) -> str:
+    """Return the RFC 6901 pointer to a path of member names and positions, cut short where a name is very long."""
+    pointer = ""
+    for part in path:
+        longer = f"{pointer}/{str(part).replace('~', '~0').replace('/', '~1')}"
+        if len(longer) > _POINTER_LENGTH:
+            break
+        pointer = longer
+    return pointer

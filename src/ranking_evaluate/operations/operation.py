@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
-from ranking_evaluate.core import canonical, intake
-from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
+from ranking_evaluate.core import canonical, intake, json_text
+from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation, json_pointer
 from ranking_evaluate.operations.acceptance import acceptance
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ EXPLAINED_BYTES: Final = 4_096
 GENERAL_LIMITS: Final[Mapping[str, int]] = {
     "inputBytes": intake.CANONICAL_BYTES,
     "outputBytes": RESULT_BYTES,
-    "jsonNodes": intake.VALUES,
-    "depth": intake.DEPTH,
+    "jsonNodes": json_text.VALUES,
+    "depth": json_text.DEPTH,
 }
 
 # The codes that every operation can answer with.
@@ -233,4 +233,4 @@ def _violations(error: ValidationError) -> list[Violation]:
 
 def _violation(error: ErrorDetails) -> Violation:
     # Messages name what the schema wants and never what was sent (a tagged union's would: none is used here).
-    return Violation(intake.json_pointer(error["loc"]), f"{_IN_WORDS_OF_JSON.get(error['type'], error['msg'])}.")
+    return Violation(json_pointer(error["loc"]), f"{_IN_WORDS_OF_JSON.get(error['type'], error['msg'])}.")
