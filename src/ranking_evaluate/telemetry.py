@@ -47,7 +47,7 @@ def configure_logs(level: str) -> None:
 
 
 def _line(_: object, level: str, event: structlog.typing.EventDict) -> bytes:
-    """Return a log line; the library's own chain of processors would take twice as long, and every request pays it."""
+    """Return a log line; the library's own chain of processors takes longer, and every request pays it."""
     if "exc_info" in event:
         event = structlog.processors.format_exc_info(_, level, event)
     timestamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")

@@ -1,7 +1,7 @@
 """Reads on the spot: a connection for the event loop's own thread, which never waits.
 
-Most reads are an unpaid request's and find nothing; the way to the writer's thread and back would take longer than all
-the rest of them.
+Most reads are an unpaid request's and find nothing; the way to the writer's thread and back would take longer than
+evaluating a typical input.
 """
 
 from __future__ import annotations
