@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.protocol import (
     Announcement,
     Challenge,
@@ -91,6 +92,12 @@ class ScriptedProtocol:
 
     name = "scripted"
     headers = PaymentHeaders("x-scripted-payment", "x-scripted-challenge", "x-scripted-receipt")
+    wire = Wire(
+        name="scripted",
+        credential_header="X-Scripted-Payment",
+        challenge_header="X-Scripted-Challenge",
+        receipt_header="X-Scripted-Receipt",
+    )
 
     def __init__(self, ledger: Ledger | None = None) -> None:
         self.ledger = ledger or Ledger()

@@ -16,6 +16,7 @@ from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import (
@@ -54,6 +55,12 @@ class OtherProtocol(ScriptedProtocol):
 
     name = "other"
     headers = PaymentHeaders("x-other-payment", "x-other-challenge", "x-other-receipt")
+    wire = Wire(
+        name="other",
+        credential_header="X-Other-Payment",
+        challenge_header="X-Other-Challenge",
+        receipt_header="X-Other-Receipt",
+    )
 
 
 class FlakyStore(SqliteStore):

@@ -12,6 +12,7 @@ from ranking_evaluate.attempts.attempt import Attempt, Doubt, Settle, State
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, PaymentHeaders, Unknown
 from ranking_evaluate.payments.unconfigured import UnconfiguredRail
+from ranking_evaluate.payments.x402 import X402Protocol
 from ranking_evaluate.reconcile import RELEASE_AFTER, DecisionRefused, Reconciler
 from tests.attempts.samples import DAY, KEY, NOW, SETTLE_LEASE, TX, draft, reserved, settled, settling
 from tests.fakes import FixedClock, ScriptedProtocol
@@ -181,7 +182,7 @@ async def test_a_release_whose_window_is_over_is_decided_no_more(desk: Desk) -> 
 
 async def test_a_rail_without_settings_makes_no_receipt(desk: Desk) -> None:
     await desk.uncertain()
-    rail = UnconfiguredRail("x402", PaymentHeaders("a", "b", "c"), lambda headers: False)
+    rail = UnconfiguredRail(X402Protocol.wire, PaymentHeaders("a", "b", "c"), lambda headers: False)
     for protocols in ((), (rail,)):
         reconciler = Reconciler(desk.store, protocols, "ada@desk")
         with pytest.raises(DecisionRefused, match="needs the settings of that rail"):

@@ -64,7 +64,7 @@ def rails(settings: Settings) -> tuple[PaymentProtocol, ...]:
 
 
 def _unconfigured(protocol: type[X402Protocol | MppProtocol]) -> UnconfiguredRail:
-    return UnconfiguredRail(protocol.name, protocol.headers, protocol.carries_credential)
+    return UnconfiguredRail(protocol.wire, protocol.headers, protocol.carries_credential)
 
 
 def open_store(database_url: str, *, create: bool = True) -> AttemptStore:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from ranking_evaluate.contract.wire import Wire
+
 AMOUNT_DECIMALS: Final = 6
 
 
@@ -211,6 +213,7 @@ class PaymentProtocol(Protocol):
 
     name: str
     headers: PaymentHeaders
+    wire: Wire
 
     async def start(self) -> None:
         """Connect; a provider that is down does not fail the start: `ready` tells, and it is asked again later."""

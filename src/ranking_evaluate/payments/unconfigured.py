@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 from ranking_evaluate.contract.errors import Unavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.protocol import (
     Announcement,
     Challenge,
@@ -26,15 +27,16 @@ class UnconfiguredRail:
     """Stands in for a protocol of which only the names are known.
 
     Args:
-        name: The protocol's part of the route.
+        wire: How the protocol appears to callers.
         headers: Its header names.
         carries_credential: Tells whether a request's headers carry a credential of it.
     """
 
     def __init__(
-        self, name: str, headers: PaymentHeaders, carries_credential: Callable[[Mapping[str, str]], bool]
+        self, wire: Wire, headers: PaymentHeaders, carries_credential: Callable[[Mapping[str, str]], bool]
     ) -> None:
-        self.name = name
+        self.name = wire.name
+        self.wire = wire
         self.headers = headers
         self._carries_credential = carries_credential
 

@@ -23,6 +23,7 @@ from mpp.server.mpp import Mpp
 from mpp.store import MemoryStore
 from pydantic import model_serializer
 
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
@@ -88,6 +89,12 @@ class MppProtocol:
 
     name = "mpp"
     headers = PaymentHeaders("authorization", "www-authenticate", "payment-receipt")
+    wire = Wire(
+        name="mpp",
+        credential_header="Authorization",
+        challenge_header="WWW-Authenticate",
+        receipt_header="Payment-Receipt",
+    )
 
     def __init__(self, config: MppConfig) -> None:
         secrets = [secret for secret in (config.secret_key, config.previous_secret_key) if secret is not None]

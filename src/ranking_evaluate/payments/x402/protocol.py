@@ -26,6 +26,7 @@ from x402.schemas import (
 )
 
 from ranking_evaluate.contract.discovery import input_of
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
 from ranking_evaluate.payments.connecting import Connecting
@@ -63,6 +64,12 @@ class X402Protocol:
 
     name = "x402"
     headers = PaymentHeaders("payment-signature", "payment-required", "payment-response")
+    wire = Wire(
+        name="x402",
+        credential_header="PAYMENT-SIGNATURE",
+        challenge_header="PAYMENT-REQUIRED",
+        receipt_header="PAYMENT-RESPONSE",
+    )
 
     def __init__(self, config: X402Config) -> None:
         self._config = config
