@@ -156,7 +156,7 @@ def _paid_rows(report: Report, running: Running, place: str | None, where: str) 
         yield f"- less {microseconds(asked)} for its facilitator calls", microseconds(ours - asked), "", ""
         _bar(report, f"A paid call, one caller, {name}, the database on {where}", ours / theirs, 1.0)
     yield "its three durable commits alone, median", microseconds(committing), "", ""
-    for kind, goal in ((paid.PAID, 1.3), (paid.UNPAID, 3.0), (paid.AGAIN, 3.0)):
+    for kind, goal in ((paid.PAID, 1.3), (paid.UNPAID, 3.0)):
         found = paid.throughput(
             running.ports, calls if kind == paid.PAID else 10 * calls, kind, rounds=2 if report.quick else 5
         )

@@ -771,31 +771,11 @@ async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: p
         made = real(operation, body)
         return answering.Answer(made.body + b" ", made.input_sha256, "0" * 64)
 
-    monkeypatch.setattr("ranking_evaluate.answers.answer", other)
-    shop.purchases = shop.new_purchases()
+    monkeypatch.setattr("ranking_evaluate.order.answer", other)
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "STATE_UNAVAILABLE")
     monkeypatch.undo()
-    shop.purchases = shop.new_purchases()
     assert (await shop.buy(first)).replayed
-
-
-async def test_a_purchase_and_its_replay_are_evaluated_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated: list[bytes] = []
-
-    def counted(operation: Any, body: bytes) -> answering.Answer:
-        evaluated.append(body)
-        return answering.answer(operation, body)
-
-    monkeypatch.setattr("ranking_evaluate.answers.answer", counted)
-    assert (await shop.refused(headers={})).status == 402
-    first = await shop.buy(shop.signed())
-    replay = await shop.buy(shop.signed())
-    assert evaluated == [BODY]
-    assert (replay.replayed, replay.body) == (True, first.body)
-    # Other bytes are another body, however alike their inputs are.
-    assert (await shop.refused(body=SAME_INPUT, headers={})).code == "IDEMPOTENCY_CONFLICT"
-    assert evaluated == [BODY, SAME_INPUT]
 
 
 async def test_two_credentials_that_race_for_a_key_are_decided_by_the_store(shop: Shop) -> None:

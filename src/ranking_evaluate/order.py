@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ranking_evaluate.answers import Answers
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.fingerprint import fingerprint
-from ranking_evaluate.contract.answer import Answer
+from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.errors import RequestMalformed, refusal
 from ranking_evaluate.core.errors import OperationError
@@ -62,12 +61,11 @@ class Purchase:
         return self.credential
 
 
-def consider(order: Order, answers: Answers, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
+def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
     """Return what the order is about; evaluates first, since what cannot be delivered is never charged.
 
     Args:
         order: The request.
-        answers: What evaluates.
         protocols: Every rail, to tell whose credential the request carries.
         now: Epoch seconds, against which the credential's own times are held.
 
@@ -75,7 +73,7 @@ def consider(order: Order, answers: Answers, protocols: tuple[PaymentProtocol, .
         ServiceError: The input is refused, or the credential belongs elsewhere or cannot be read.
     """
     try:
-        given = answers.answer(order.operation, order.body)
+        given = answer(order.operation, order.body)
     except OperationError as error:
         raise refusal(error) from error
     offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body)

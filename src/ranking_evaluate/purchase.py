@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.answers import Answers
 from ranking_evaluate.attempts.attempt import (
     AlreadyUsed,
     Attempt,
@@ -96,7 +95,6 @@ class Purchases:
     ) -> None:
         self._store = store
         self._rates = rates
-        self._answers = Answers()
         self._protocols = protocols
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
@@ -106,7 +104,7 @@ class Purchases:
 
     async def buy(self, order: Order) -> Delivery:
         """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
-        purchase = consider(order, self._answers, self._protocols, self._clock())
+        purchase = consider(order, self._protocols, self._clock())
         try:
             return await self._decide(purchase)
         except StoreUnavailable as error:
