@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ranking_evaluate.attempts.attempt import Attempt, Settle, State, Submit
+from ranking_evaluate.attempts.attempt import Draft, RecordSettled, Submit
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.sqlite import SqliteStore
 
@@ -63,20 +63,18 @@ async def _commits(purchases: int, parent: str | None) -> list[float]:
             started = time.perf_counter()
             await store.reserve(draft, request, seen)
             await store.move(draft.claim, Submit(100.0))
-            await store.move(draft.claim, Settle("r" * 300, "0x" + "ab" * 32, draft.payer))
+            await store.move(draft.claim, RecordSettled("r" * 300, "0x" + "ab" * 32, draft.payer))
             taken.append(time.perf_counter() - started)
         await store.close()
     return taken
 
 
-def _draft() -> Attempt:
+def _draft() -> Draft:
     digest = "ab" * 32
-    return Attempt(
+    return Draft(
         key=secrets.token_hex(16),
-        n=0,
         claim=secrets.token_hex(16),
-        state=State.RESERVED,
-        lease=30.0,
+        lease_seconds=30.0,
         protocol="x402",
         operation="ranking-evaluate",
         release="0",
@@ -90,9 +88,6 @@ def _draft() -> Attempt:
         payer="0x" + "1" * 40,
         payment_id=f"0x{secrets.token_hex(32)}",
         valid_before=None,
-        transaction=None,
-        created_at=0.0,
-        updated_at=0.0,
     )
 
 

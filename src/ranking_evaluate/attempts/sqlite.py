@@ -13,8 +13,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Event, State, Step
-from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
 from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
@@ -108,7 +108,7 @@ class SqliteStore:
             self._reader.end()
         return await self._writer.do(run, writes=True)
 
-    async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
+    async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
         if not draft.proofs:
             raise ValueError("an attempt without a proof could be paid for twice")
@@ -116,7 +116,7 @@ class SqliteStore:
         def reserve(db: sqlite3.Connection) -> Attempt | None:
             now = self._clock()
             found = _snapshot(db, draft.key, draft.proofs, now)
-            if found.next_n != seen.next_n or decide(found, request).do is not Do.RESERVE:
+            if found.next_n != seen.next_n or not isinstance(decide(found, request), Reserve):
                 return None
             for row in found.rows:
                 if row.lapsed(now):
