@@ -351,7 +351,7 @@ LISTED = """
     key n protocol operation release fingerprint credential_digest claim state lease reason amount asset network payer
     payment_id valid_before transaction receipt output_sha256 created_at updated_at expires_at
 """
-"""Section 7's list; the proofs stand in their own table."""
+"""What docs/lifecycle.md, section 7, lets be kept; the proofs stand in their own table."""
 
 
 async def test_nothing_but_the_listed_columns_is_kept(path: Path, store: SqliteStore) -> None:
