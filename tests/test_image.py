@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
-from ranking_evaluate.http.connections import HEAD_SECONDS
+from ranking_evaluate.server.limits import Limits
 from ranking_evaluate.settings import VARIABLES, read_settings
 
 ROOT: Final = Path(__file__).parent.parent
@@ -74,7 +74,7 @@ def test_each_deadline_outlasts_the_one_within() -> None:
     recording = 60
     assert seconds(r"stop_grace_period: (\d+)s", COMPOSE) > graceful + recording
     assert seconds(r"proxy_read_timeout (\d+)s", NGINX) > graceful
-    assert seconds(r"\n        keepalive_timeout (\d+)s", NGINX) < HEAD_SECONDS
+    assert seconds(r"\n        keepalive_timeout (\d+)s", NGINX) < Limits().head_seconds
     assert "proxy_next_upstream off;" in NGINX
     proxy = seconds(r"ipv4_address: 172\.31\.84\.(\d+)", COMPOSE)
     assert seconds(r"TRUSTED_PROXIES: 172\.31\.84\.(\d+)", COMPOSE) == proxy

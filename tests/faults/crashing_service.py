@@ -36,11 +36,11 @@ from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli.serve import serve
-from ranking_evaluate.http import server
 from ranking_evaluate.payments.mpp import MppProtocol
 from ranking_evaluate.payments.protocol import Credential, Offer, Settlement, Verification
 from ranking_evaluate.payments.x402 import X402Protocol
 from ranking_evaluate.purchase import Purchases
+from ranking_evaluate.server import start
 from ranking_evaluate.settings import read_settings
 from tests.faults import sabotage
 
@@ -274,8 +274,8 @@ def live(life: Life) -> None:
     patch.setattr(bootstrap, "SqliteStore", functools.partial(sqlite.SqliteStore, clock=clock))
     patch.setattr(postgres, "PostgresStore", functools.partial(PostgresStore, clock=clock))
     patch.setattr(bootstrap, "Purchases", functools.partial(Purchases, clock=clock))
-    run = server.run
-    patch.setattr(server, "run", lambda app, *args, **named: run(doom_answers(app, doom), *args, **named))  # type: ignore[arg-type]
+    run = start.run
+    patch.setattr(start, "run", lambda app, *args, **named: run(doom_answers(app, doom), *args, **named))
     serve(host="127.0.0.1", port=life.port)
 
 

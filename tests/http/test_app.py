@@ -17,10 +17,13 @@ import uvicorn
 from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate import evaluate, telemetry
-from ranking_evaluate.http import connections, documents, health, paid, preflight, server
+from ranking_evaluate.http import documents, health, paid, preflight
+from ranking_evaluate.http.early_refusals import EarlyRefusals
 from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.payments.protocol import Readiness, Settlement
 from ranking_evaluate.sandbox.processes import LOOPBACK
+from ranking_evaluate.server.limits import Limits
+from ranking_evaluate.server.start import configuration
 from tests.http.conftest import BODY, JSON, KEY, PATH, SETTLED, Options, Service, Start
 
 pytestmark = pytest.mark.anyio
@@ -290,13 +293,16 @@ async def test_a_caller_that_leaves_is_no_bug(
     assert statuses == [None, 0, None, 0]
 
 
-async def test_a_body_that_comes_too_slowly_is_told_of_once(
-    service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "BODY_SECONDS", 0.2)
-    configuration = server.configuration(service.app, trusted_proxies=(), graceful_seconds=2)
-    configuration.lifespan = "off"
-    running = uvicorn.Server(configuration)
+async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, logs: Callable[[], str]) -> None:
+    config = configuration(
+        service.app,
+        limits=Limits(body_seconds=0.2),
+        refusals=EarlyRefusals(),
+        trusted_proxies=(),
+        graceful_seconds=2,
+    )
+    config.lifespan = "off"
+    running = uvicorn.Server(config)
     with socket.socket() as listener:
         listener.bind((LOOPBACK, 0))
         serving = asyncio.create_task(running.serve(sockets=[listener]))

@@ -28,24 +28,48 @@ def _serve(settings: Settings, host: str, port: int) -> None:
     # Imported when the settings are known to be right: a wrong one is told at once.
     from ranking_evaluate import telemetry
     from ranking_evaluate.bootstrap import build
-    from ranking_evaluate.http import server
+    from ranking_evaluate.http.early_refusals import EarlyRefusals
+    from ranking_evaluate.server import start
+    from ranking_evaluate.server.limits import Limits
 
     try:
         app = build(settings)
         telemetry.configure_logs(settings.log_level)
-        listener = server.listen(host, port)
+        listener = start.listen(host, port)
         if settings.metrics_port is not None:
             _serve_metrics(settings.metrics_port)
         telemetry.logger().info("serving", address=f"http://{host}:{port}", origin=settings.public_origin)
-        server.run(
+        start.run(
             app,
             listener,
+            limits=Limits(),
+            refusals=EarlyRefusals(),
+            explain=_explain,
             trusted_proxies=settings.trusted_proxies,
             graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15,
         )
-    except server.StartFailed as error:
+    except start.StartFailed as error:
         typer.echo(error, err=True)
         raise typer.Exit(2) from None
+
+
+def _explain(failure: Exception) -> str:
+    """Return which setting made the start fail, and what to do, in one line."""
+    from ranking_evaluate.attempts.store import StoreUnavailable
+    from ranking_evaluate.rates import RateStorageUnavailable
+
+    match failure:
+        case StoreUnavailable():
+            return (
+                f"{PREFIX}DATABASE_URL: {failure}. "
+                "Check that the place exists, can be written, and is reached from here."
+            )
+        case RateStorageUnavailable():
+            return (
+                f"{PREFIX}RATE_STORAGE_URL: {failure}. Check that Redis runs there, or count in memory with memory://."
+            )
+        case _:
+            return f"The service cannot start: {type(failure).__name__}."
 
 
 def _serve_metrics(port: int) -> None:

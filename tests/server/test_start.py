@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import httptools
 import pytest
-from starlette.types import Receive, Scope, Send
+import uvicorn
 
-from ranking_evaluate.http.connections import BoundedProtocol
-from ranking_evaluate.http.server import StartFailed, configuration
+from ranking_evaluate.server.limits import Limits
+from ranking_evaluate.server.refusals import Scope
+from ranking_evaluate.server.start import StartFailed, configuration
+from tests.server.test_connection import BareRefusals
 
 
-async def app(scope: Scope, receive: Receive, send: Send) -> None:
+async def app(scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
     raise AssertionError("nothing is served here")
 
 
+def configured(*trusted_proxies: str) -> uvicorn.Config:
+    return configuration(
+        app, limits=Limits(), refusals=BareRefusals(), trusted_proxies=trusted_proxies, graceful_seconds=2
+    )
+
+
 def test_the_parser_is_asserted_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = configuration(app, trusted_proxies=(), graceful_seconds=2)
+    config = configured()
     config.load()
-    assert config.http_protocol_class is BoundedProtocol
     assert config.ws_protocol_class is None
     assert config.server_header is False
     assert config.proxy_headers is False
@@ -31,9 +41,9 @@ def test_the_parser_is_asserted_at_the_start(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(httptools, "HttpRequestParser", Lenient)
     with pytest.raises(StartFailed, match="malformed HTTP"):
-        configuration(app, trusted_proxies=(), graceful_seconds=2)
+        configured()
 
 
 def test_no_trusted_proxy_means_no_proxy_headers() -> None:
-    config = configuration(app, trusted_proxies=("10.0.0.1",), graceful_seconds=2)
+    config = configured("10.0.0.1")
     assert (config.proxy_headers, config.forwarded_allow_ips) == (True, ["10.0.0.1"])

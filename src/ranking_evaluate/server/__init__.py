@@ -1,0 +1,1 @@
+"""The server: uvicorn with bounded connections. It serves any ASGI application and knows nothing of ours."""
