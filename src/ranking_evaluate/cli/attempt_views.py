@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.shown import shown, state_of
 from ranking_evaluate.core.instants import written
 
 if TYPE_CHECKING:
@@ -26,33 +27,18 @@ LIST_WIDTH_BESIDE_KEYS: Final = 44
 STYLES: Final = {State.UNCERTAIN: "bold yellow", State.SETTLED: "green", State.FAILED: "red"}
 
 
-def state_of(attempt: Attempt, now: float) -> State:
-    """Return an attempt's state as an operator sees it: a settling one past its lease is uncertain."""
-    return State.UNCERTAIN if attempt.doubtful(now) else attempt.state
-
-
 def document(attempt: Attempt, now: float) -> dict[str, Any]:
     """Return all that is kept of an attempt, but for its claim: who holds that owns the row."""
     return {
         "key": attempt.key,
         "n": attempt.n,
-        "state": state_of(attempt, now).value,
-        "protocol": attempt.protocol,
-        "operation": attempt.operation,
+        **shown(attempt, now),
         "release": attempt.release,
-        "amount": str(attempt.amount),
-        "asset": attempt.asset,
-        "network": attempt.network,
         "payer": attempt.payer,
         "paymentId": attempt.payment_id,
         "validBefore": None if attempt.valid_before is None else written(attempt.valid_before),
-        "transaction": attempt.transaction,
         "reason": attempt.reason,
-        "receipt": attempt.receipt,
-        "outputSha256": attempt.output_sha256,
-        "createdAt": written(attempt.created_at),
         "updatedAt": written(attempt.updated_at),
-        "expiresAt": None if attempt.expires_at is None else written(attempt.expires_at),
     }
 
 
