@@ -10,6 +10,8 @@ from typing import Any, Final
 import httpx
 
 from ranking_evaluate.contract import openapi
+from ranking_evaluate.http.documents import free_half
+from ranking_evaluate.http.routes import free_routes
 from ranking_evaluate.operations.registry import OPERATIONS
 from tests.contract.schemas import Schema, validate
 
@@ -23,7 +25,8 @@ FOUND: Final[list[str]] = []
 @cache
 def _described() -> dict[str, Any]:
     offers: dict[str, Any] = {operation.id: {} for operation in OPERATIONS}
-    return openapi.render("https://rank.example", {"x402": offers, "mpp": offers}, None)
+    free = free_half(free_routes())
+    return openapi.render("https://rank.example", {"x402": offers, "mpp": offers}, None, free)
 
 
 @cache

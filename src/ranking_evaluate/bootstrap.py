@@ -9,7 +9,8 @@ from fastapi import FastAPI
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.attempts.watched import WatchedStore
-from ranking_evaluate.http.app import Parts, build_app
+from ranking_evaluate.http.app import build_app
+from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.cdp import CdpUnusable
 from ranking_evaluate.payments.mpp import MppProtocol
 from ranking_evaluate.payments.protocol import PaymentProtocol

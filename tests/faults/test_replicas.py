@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from ranking_evaluate.attempts.postgres import PostgresStore
-from ranking_evaluate.http.app import Parts, build_app
+from ranking_evaluate.http.app import build_app
+from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.order import Delivery
 from ranking_evaluate.payments.protocol import Offer, Settlement
 from ranking_evaluate.rates import Rates

@@ -13,7 +13,8 @@ import pytest
 from fastapi import FastAPI
 
 from ranking_evaluate.attempts.sqlite import SqliteStore
-from ranking_evaluate.http.app import Parts, build_app
+from ranking_evaluate.http.app import build_app
+from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.protocol import Offer, Settled, Settlement
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates

@@ -14,10 +14,11 @@ import httpx
 import pytest
 import structlog
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate import evaluate, telemetry
-from ranking_evaluate.http import documents, health, paid, preflight
+from ranking_evaluate.http import documents, health, preflight, routes
 from ranking_evaluate.http.early_refusals import EarlyRefusals
 from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.payments.protocol import Readiness, Settlement
@@ -34,7 +35,7 @@ def check_common(answer: httpx.Response) -> None:
     assert len(answer.headers["x-request-id"]) == 24
     assert answer.headers["x-content-type-options"] == "nosniff"
     varies = {name.strip().lower() for line in answer.headers.get_list("vary") for name in line.split(",")}
-    assert {"idempotency-key", "payment-signature", "authorization"} <= varies
+    assert {"idempotency-key", "x-scripted-payment", "origin"} <= varies
 
 
 def check_problem(answer: httpx.Response, status: int, code: str) -> None:
@@ -174,7 +175,7 @@ async def test_a_rail_that_is_down_is_503_with_retry_after(service: Service) -> 
 PREFLIGHT = {
     "Origin": "https://shop.example",
     "Access-Control-Request-Method": "POST",
-    "Access-Control-Request-Headers": "content-type, idempotency-key, payment-signature, authorization",
+    "Access-Control-Request-Headers": "content-type, idempotency-key, x-scripted-payment",
 }
 
 
@@ -188,16 +189,14 @@ async def test_h48_any_origin_may_send_what_a_payment_needs(service: Service) ->
     assert answer.headers["access-control-allow-origin"] == "*"
     assert "access-control-allow-credentials" not in answer.headers
     allowed = listed(answer, "access-control-allow-headers")
-    assert {"content-type", "idempotency-key", "payment-signature", "authorization"} <= allowed
+    assert {"content-type", "idempotency-key", "x-scripted-payment"} <= allowed
     assert "POST" in answer.headers["access-control-allow-methods"]
     check_common(answer)
 
 
 EXPOSED = {
-    "payment-required",
-    "payment-response",
-    "www-authenticate",
-    "payment-receipt",
+    "x-scripted-challenge",
+    "x-scripted-receipt",
     "retry-after",
     "idempotent-replayed",
     "x-request-id",
@@ -279,14 +278,26 @@ async def test_a_bug_off_the_paid_paths_is_a_problem_too(
     assert (told["status"], told["code"], told["route"]) == (500, "INTERNAL", path)
 
 
+async def test_a_bug_outside_the_routes_is_told_of_once(
+    service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CORSMiddleware, "simple_response", broken)
+    answer = await service.client.get("/healthz")
+    assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+    assert "canary" not in answer.text
+    errors = [line for line in logs().splitlines() if json.loads(line)["level"] == "error"]
+    assert len(errors) == 1
+    assert "canary" not in errors[0]
+
+
 async def test_a_caller_that_leaves_is_no_bug(
     service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def left(*given: Any) -> bytes:
         raise ClientDisconnect
 
-    for module, path in ((preflight, "/preflight"), (paid, PATH)):
-        monkeypatch.setattr(module, "read_body", left)
+    monkeypatch.setattr(routes, "read_body", left)
+    for path in ("/preflight", PATH):
         with pytest.raises(AssertionError):  # Nobody hears an answer.
             await service.post(path=path)
     statuses = [json.loads(line).get("status") for line in logs().splitlines()]

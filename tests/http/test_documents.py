@@ -13,6 +13,7 @@ import pytest
 from ranking_evaluate.contract import reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.http.documents import MEDIA_TYPES, documents, show_security_contact
+from ranking_evaluate.http.routes import free_routes
 from ranking_evaluate.payments.mpp import MppProtocol
 from ranking_evaluate.payments.protocol import Readiness
 from ranking_evaluate.payments.unconfigured import UnconfiguredRail
@@ -62,10 +63,10 @@ async def test_what_is_not_in_the_reference_is_404(service: Service) -> None:
 
 def test_a_rail_that_is_not_configured_is_sold_in_no_document() -> None:
     rails = tuple(
-        UnconfiguredRail(protocol.name, protocol.headers, protocol.carries_credential)
+        UnconfiguredRail(protocol.wire, protocol.headers, protocol.carries_credential)
         for protocol in (X402Protocol, MppProtocol)
     )
-    found = documents("https://rank.example", rails, "https://rank.example/security")
+    found = documents(free_routes(), "https://rank.example", rails, "https://rank.example/security")
     described = json.loads(found["/openapi.json"].content)
     assert not [path for path in described["paths"] if path.startswith(("/v1/x402", "/v1/mpp"))]
     assert described["info"]["contact"] == {"url": "https://rank.example/security"}

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.shown import shown
 from ranking_evaluate.core.instants import written
 
 if TYPE_CHECKING:
@@ -31,23 +32,13 @@ def document(attempt: Attempt, now: float) -> dict[str, Any]:
     return {
         "key": attempt.key,
         "n": attempt.n,
-        "state": attempt.state_at(now).value,
-        "protocol": attempt.protocol,
-        "operation": attempt.operation,
+        **shown(attempt, now),
         "release": attempt.release,
-        "amount": str(attempt.amount),
-        "asset": attempt.asset,
-        "network": attempt.network,
         "payer": attempt.payer,
         "paymentId": attempt.payment_id,
         "validBefore": None if attempt.valid_before is None else written(attempt.valid_before),
-        "transaction": attempt.transaction,
         "reason": attempt.reason,
-        "receipt": attempt.receipt,
-        "outputSha256": attempt.output_sha256,
-        "createdAt": written(attempt.created_at),
         "updatedAt": written(attempt.updated_at),
-        "expiresAt": None if attempt.expires_at is None else written(attempt.expires_at),
     }
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import sys
 import time
 import uuid
@@ -26,8 +25,8 @@ import typer
 from ranking_evaluate.cli import saved_credential
 from ranking_evaluate.cli.payers import PAYERS, RECEIPT_HEADERS, UNCLEAR, Mandate, PayError, Protocol, Signed
 from ranking_evaluate.cli.saved_credential import SavedCredential
+from ranking_evaluate.contract.idempotency import is_key
 
-KEY_PATTERN: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 CONNECT_SECONDS: Final = 10.0
 # Above the time in which the service settles, whatever its provider does.
 ANSWER_SECONDS: Final = 130.0
@@ -270,7 +269,7 @@ def _amount(text: str) -> Decimal:
 
 
 def _key(text: str | None) -> str | None:
-    if text is not None and KEY_PATTERN.fullmatch(text) is None:
+    if text is not None and not is_key(text):
         raise typer.BadParameter("16 to 128 letters, digits, hyphens and underscores, please.")
     return text
 

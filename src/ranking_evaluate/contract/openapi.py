@@ -1,4 +1,4 @@
-"""The OpenAPI description of every route: the schemas as enforced, prices, and every error that a route can answer."""
+"""What the contract says in OpenAPI: the service, the paid routes with schemas and prices, and every error."""
 
 from __future__ import annotations
 
@@ -8,34 +8,29 @@ from typing import Any, Final
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import PROTOCOLS, WORKFLOW, example_response, path_of, price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
-from ranking_evaluate.contract.requirements import NOTICE, REQUIREMENTS
+from ranking_evaluate.contract.idempotency import KEY_PATTERN
 from ranking_evaluate.contract.schema import DIALECT, Schema, answer_schema, input_schema
 from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS, Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
-KEY_PATTERN: Final = "^[A-Za-z0-9_-]{16,128}$"
-
 PaymentInfo = Mapping[str, Any]
 
-# What a route can answer besides its own; every route that counts requests can answer the last two.
-_PAID: Final = (400, 402, 408, 409, 413, 415, 422, 429, 500, 503)
-_READS_A_BODY: Final = (400, 408, 413, 415, 422, 429, 500, 503)
-
 _TEXT: Final[Schema] = {"type": "string"}
-_NULLABLE: Final[Schema] = {"type": ["string", "null"]}
-_BOOLEAN: Final[Schema] = {"type": "boolean"}
-_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 
 
-def render(origin: str, payments: Mapping[str, Mapping[str, PaymentInfo]], contact: str | None) -> dict[str, Any]:
-    """Return the whole description.
+def render(
+    origin: str, payments: Mapping[str, Mapping[str, PaymentInfo]], contact: str | None, free: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the description of every route.
 
     Args:
         origin: The public origin.
         payments: By protocol that is taken and by operation, its x-payment-info.
         contact: A mailto: or https: address.
+        free: The description of the free routes, as the framework generates it.
     """
+    generated = free["components"]["schemas"]
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": DIALECT,
@@ -59,13 +54,14 @@ def render(origin: str, payments: Mapping[str, Mapping[str, PaymentInfo]], conta
             "docs": {"homepage": "/", "apiReference": "/reference/", "llms": "/llms.txt"},
         },
         "x-agentcash-guidance": {"llmsTxtUrl": f"{origin}/llms.txt"},
-        "paths": {**_paid_paths(payments), **_free_paths()},
+        "paths": {**_paid_paths(payments), **_free_paths(free["paths"])},
         "components": {
             "schemas": {
                 "problem": problem_schema(),
                 **{f"problem-{status}": problem_schema(status) for status in _statuses()},
                 **{f"{operation.id}-input": _embedded(input_schema(operation)) for operation in OPERATIONS},
                 **{f"{operation.id}-answer": _embedded(answer_schema(operation)) for operation in OPERATIONS},
+                **{name: generated[name] for name in generated if name not in _UNUSED},
             },
             "responses": {
                 **{str(status): _refusal(status) for status in _statuses()},
@@ -103,7 +99,7 @@ def problem_schema(status: int | None = None) -> Schema:
                 },
             },
             "cause": _TEXT,
-            "retryable": _BOOLEAN,
+            "retryable": {"type": "boolean"},
             "retryAfter": {"type": ["integer", "null"], "minimum": 0},
             "nextStep": {"enum": sorted({PROBLEMS[code].next_step for code in codes})},
             "requestId": _TEXT,
@@ -164,7 +160,7 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
         "summary": f"Terms of {operation.id} over {protocol}",
         "description": "Stateless, for discovery; a credential is refused with 405. Buy with POST.",
         "security": [],
-        "responses": _refusals((400, 402, 405, 429, 500, 503), protocol),
+        "responses": _refusals(protocol, 400, 402, 405, 429, 500, 503),
     }
     return {
         "post": {
@@ -176,7 +172,7 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
             "externalDocs": {"url": f"/reference/tools/{operation.id}.md"},
             "x-payment-info": payment,
             "parameters": [
-                _key_parameter("Names this purchase, in every resend of it; random, and never the example."),
+                key_parameter("Names this purchase, in every resend of it; random, and never the example."),
                 *_credential_parameters(flow["credentialHeader"]),
             ],
             "requestBody": {
@@ -188,13 +184,17 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
                     }
                 },
             },
-            "responses": {"200": answer, **_refusals(_PAID, protocol)},
+            "responses": {
+                "200": answer,
+                **_refusals(protocol, 400, 402, 408, 409, 413, 415, 422, 429, 500, 503),
+            },
         },
         "get": {"operationId": f"{operation.id}-{protocol}-terms", **terms},
     }
 
 
-def _key_parameter(description: str) -> dict[str, Any]:
+def key_parameter(description: str) -> dict[str, Any]:
+    """Return the Idempotency-Key as a parameter."""
     return {
         "name": "Idempotency-Key",
         "in": "header",
@@ -228,18 +228,26 @@ def _headers(*more: Mapping[str, Any]) -> dict[str, Any]:
     return headers
 
 
-def _refusals(statuses: tuple[int, ...], protocol: str | None = None) -> dict[str, Any]:
+def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problem responses of a free route."""
+    return {status: {"$ref": f"#/components/responses/{status}"} for status in statuses}
+
+
+def _refusals(protocol: str, *statuses: int) -> dict[str, Any]:
     return {str(status): {"$ref": f"#/components/responses/{_refusal_name(status, protocol)}"} for status in statuses}
 
 
-def _refusal_name(status: int, protocol: str | None) -> str:
-    return f"{status}-{protocol}" if status == 402 and protocol is not None else str(status)
+def _refusal_name(status: int, protocol: str) -> str:
+    return f"{status}-{protocol}" if status == 402 else str(status)
 
 
 def _refusal(status: int, protocol: str | None = None) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if status in (429, 503):
-        more["Retry-After"] = {"schema": _COUNT, "description": "Seconds to wait before the identical request."}
+        more["Retry-After"] = {
+            "schema": {"type": "integer", "minimum": 0},
+            "description": "Seconds to wait before the identical request.",
+        }
     if status == 402 and protocol is not None:
         more[WORKFLOW[protocol]["challengeHeader"]] = _header("The terms, for the protocol's official SDK.")
     if status == 405:
@@ -251,181 +259,24 @@ def _refusal(status: int, protocol: str | None = None) -> dict[str, Any]:
     }
 
 
-# The free routes.
+# No typed parameter of a free route can be refused, so the framework's answer for that never comes.
+_UNUSED: Final = frozenset({"HTTPValidationError", "ValidationError"})
 
 
-def _free_paths() -> dict[str, Any]:
+def _free_paths(paths: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the generated paths with what holds for every route: no sign-in, and a request id on each answer."""
     return {
-        "/preflight": {
-            "get": _free("Declared facts of every operation", _ok("application/json", _DECLARATION), (429, 500, 503)),
-            "post": {
-                **_free(
-                    "Compare requirements with declared facts, or check an input",
-                    {
-                        **_ok("application/json", {"anyOf": [_COMPARISON, {"type": "array", "items": _COMPARISON}]}),
-                        "204": {"description": "The paid route would evaluate this input.", "headers": _headers()},
-                    },
-                    (*_READS_A_BODY, 404),
-                ),
-                "description": (
-                    f"{NOTICE} With validate, the body is an input of that operation: 204, or the refusal that the "
-                    "paid route would give; never a score."
-                ),
-                "parameters": [
-                    {
-                        "name": "validate",
-                        "in": "query",
-                        "required": False,
-                        "description": "The operation whose input the body is.",
-                        "schema": {"enum": [operation.id for operation in OPERATIONS]},
-                    }
-                ],
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": {"type": "object"}, "example": _QUESTION_EXAMPLE}},
-                },
-            },
-        },
-        "/v1/attempts": {
-            "get": {
-                **_free(
-                    "Where the purchase under a key stands",
-                    _ok("application/json", _ATTEMPT),
-                    (400, 404, 429, 500, 503),
-                ),
-                "parameters": [_key_parameter("The key of the purchase.")],
-            }
-        },
-        "/healthz": {"get": _free("Whether the process lives", _ok("application/json", _ALIVE), (500,))},
-        "/readyz": {
-            "get": _free(
-                "Whether the service can sell, and why not",
-                {
-                    **_ok("application/json", _READINESS),
-                    "503": {
-                        "description": "It cannot sell at the moment; what is free stays up.",
-                        "headers": _headers(),
-                        "content": {"application/json": {"schema": _READINESS}},
-                    },
-                },
-                (500,),
-            )
-        },
-        "/": {"get": _free("The home page, for people", _ok("text/html", _TEXT), (429, 500, 503))},
-        "/reference/": {"get": _free("The index of the reference", _ok("text/markdown", _TEXT), (429, 500, 503))},
-        "/llms.txt": {"get": _free("How to buy, for agents", _ok("text/plain", _TEXT), (429, 500, 503))},
-        "/openapi.json": {
-            "get": _free("This description", _ok("application/json", {"type": "object"}), (429, 500, 503))
-        },
-        "/.well-known/x402": {
-            "get": _free("What is sold over x402", _ok("application/json", _WELL_KNOWN), (429, 500, 503)),
-        },
-        "/.well-known/security.txt": {
-            "get": _free("Whom to tell about a vulnerability", _ok("text/plain", _TEXT), (404, 429, 500, 503)),
-        },
+        path: {
+            method: {**operation, "security": [], "responses": _responses(operation["responses"])}
+            for method, operation in methods.items()
+        }
+        for path, methods in paths.items()
     }
 
 
-def _free(summary: str, responses: Mapping[str, Any], refusals: tuple[int, ...]) -> dict[str, Any]:
+def _responses(generated: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "summary": summary,
-        "security": [],
-        "responses": {**_refusals(refusals), **responses},
+        status: {"$ref": response["$ref"]} if "$ref" in response else {**response, "headers": _headers()}
+        for status, response in generated.items()
+        if "HTTPValidationError" not in str(response)
     }
-
-
-def _ok(media_type: str, schema: Schema) -> dict[str, Any]:
-    return {"200": {"description": "OK", "headers": _headers(), "content": {media_type: {"schema": schema}}}}
-
-
-def _object(properties: Mapping[str, Schema]) -> Schema:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-_ANY_SCALAR: Final[Schema] = {"type": ["boolean", "number", "string", "null"]}
-_STATUS: Final[Schema] = {"enum": ["compatible", "incompatible", "unknown"]}
-_QUESTION_EXAMPLE: Final = {
-    "operation": OPERATIONS[0].id,
-    "requirements": {"execution.deterministic": True, "limit.requestBytes": 50_000},
-}
-_DECLARATION: Final = _object(
-    {
-        "operations": {
-            "type": "array",
-            "items": _object(
-                {"operation": _TEXT, "facts": {"type": "object", "additionalProperties": _ANY_SCALAR}},
-            ),
-        },
-        "notice": _TEXT,
-    }
-)
-_COMPARISON: Final = _object(
-    {
-        "operation": _TEXT,
-        "requirements": {
-            "type": "object",
-            "maxProperties": REQUIREMENTS,
-            "additionalProperties": _object({"required": {}, "declared": _ANY_SCALAR, "status": _STATUS}),
-        },
-        "overall": _STATUS,
-        "notice": _TEXT,
-    }
-)
-_ATTEMPT: Final = _object(
-    {
-        "protocol": _NULLABLE,
-        "operation": _NULLABLE,
-        "state": {"enum": ["reserved", "settling", "settled", "uncertain", "failed", "released"]},
-        "amount": _NULLABLE,
-        "asset": _NULLABLE,
-        "network": _NULLABLE,
-        "transaction": _NULLABLE,
-        "receipt": _NULLABLE,
-        "outputSha256": _NULLABLE,
-        "createdAt": _NULLABLE,
-        "expiresAt": _NULLABLE,
-        "nextStep": _TEXT,
-    }
-)
-_ALIVE: Final = _object({"alive": _BOOLEAN, "release": _TEXT})
-_RAIL: Final = _object(
-    {
-        "configured": _BOOLEAN,
-        "ready": _BOOLEAN,
-        "reason": _NULLABLE,
-        "network": _NULLABLE,
-        "testnet": {"type": ["boolean", "null"]},
-    }
-)
-_READINESS: Final = _object(
-    {
-        "ready": _BOOLEAN,
-        "release": _TEXT,
-        "store": _object({"ready": _BOOLEAN, "reason": _NULLABLE}),
-        "rails": {"type": "object", "additionalProperties": _RAIL},
-    }
-)
-_WELL_KNOWN: Final = _object(
-    {
-        "x402Version": {"const": WORKFLOW["x402"]["version"]},
-        "resources": {
-            "type": "array",
-            "items": _object(
-                {
-                    "resource": {"type": "string", "format": "uri"},
-                    "type": {"const": "http"},
-                    "method": {"const": "POST"},
-                    "description": _TEXT,
-                    "mimeType": _TEXT,
-                    "accepts": {"type": "array", "minItems": 1, "items": {"type": "object"}},
-                    "serviceContract": {"type": "string", "format": "uri"},
-                }
-            ),
-        },
-    }
-)

@@ -15,6 +15,7 @@ from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 
 Status: TypeAlias = Literal["compatible", "incompatible", "unknown"]
+Fact: TypeAlias = bool | int | float | str
 
 NOTICE: Final = (
     "Declared facts were compared with the requirements, and nothing else: no semantic fit and no input validity is "
@@ -43,15 +44,48 @@ class Question(TypedDict):
 QUESTION: Final = TypeAdapter(Question)
 
 
-def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) -> dict[str, object]:
+@with_config(STRICT)
+class Compared(TypedDict):
+    """One requirement, with what is declared and how they compare."""
+
+    required: Any
+    declared: Fact | None
+    status: Status
+
+
+@with_config(STRICT)
+class Comparison(TypedDict):
+    """How an operation's declared facts meet the requirements."""
+
+    operation: str
+    requirements: Annotated[dict[str, Compared], Field(max_length=REQUIREMENTS)]
+    overall: Status
+    notice: str
+
+
+@with_config(STRICT)
+class Facts(TypedDict):
+    """The declared facts of one operation."""
+
+    operation: str
+    facts: dict[str, Fact]
+
+
+@with_config(STRICT)
+class Declaration(TypedDict):
+    """The declared facts of every operation."""
+
+    operations: list[Facts]
+    notice: str
+
+
+def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) -> Comparison:
     """Return each requirement with what is declared and how they compare, and whether all of them are met."""
     declared = facts(operation)
     compared = {
-        fact: {
-            "required": required,
-            "declared": declared.get(fact),
-            "status": _status(fact, required, declared.get(fact)),
-        }
+        fact: Compared(
+            required=required, declared=declared.get(fact), status=_status(fact, required, declared.get(fact))
+        )
         for fact, required in requirements.items()
     }
     return {
@@ -62,7 +96,7 @@ def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) ->
     }
 
 
-def declaration() -> dict[str, object]:
+def declaration() -> Declaration:
     """Return the declared facts of every operation."""
     return {
         "operations": [{"operation": operation.id, "facts": facts(operation)} for operation in OPERATIONS],
@@ -70,7 +104,7 @@ def declaration() -> dict[str, object]:
     }
 
 
-def _status(fact: str, required: JsonValue, declared: bool | float | str | None) -> Status:
+def _status(fact: str, required: JsonValue, declared: Fact | None) -> Status:
     if declared is None:
         return "unknown"
     if fact.startswith("limit.") or fact.endswith(_AT_LEAST):
@@ -87,7 +121,7 @@ def _are_numbers(*values: object) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
 
-def _overall(statuses: list[object]) -> Status:
+def _overall(statuses: list[Status]) -> Status:
     if "incompatible" in statuses:
         return "incompatible"
     return "unknown" if "unknown" in statuses else "compatible"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from starlette.requests import Request
-from starlette.responses import Response
+from pydantic import with_config
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.shown import Shown, shown
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.errors import PROBLEMS, RETRY_AFTER, NotFound, Unavailable
-from ranking_evaluate.core.instants import written
-from ranking_evaluate.http.requests import read_headers, read_key
-from ranking_evaluate.http.responses import json_response
+from ranking_evaluate.operations.fields import STRICT
 
 NEXT_STEP: Final = {
     State.RESERVED: PROBLEMS["PAYMENT_IN_PROGRESS"].next_step,
@@ -27,9 +25,20 @@ EXPIRED: Final = (
 )
 
 
-async def show_attempt(request: Request, store: AttemptStore) -> Response:
-    """Return where the key's current attempt stands; 404 when the key stands for nothing."""
-    key = read_key(read_headers(request))
+@with_config(STRICT)
+class Standing(Shown):
+    """Where the purchase under a key stands."""
+
+    nextStep: str
+
+
+async def standing(key: str, store: AttemptStore) -> Standing:
+    """Return where the key's current attempt stands.
+
+    Raises:
+        NotFound: The key stands for nothing.
+        Unavailable: STATE_UNAVAILABLE, the store cannot be read.
+    """
     try:
         seen = await store.read(key)
     except StoreUnavailable as error:
@@ -37,46 +46,19 @@ async def show_attempt(request: Request, store: AttemptStore) -> Response:
             "STATE_UNAVAILABLE", "The record of purchases cannot be read.", retry_after=RETRY_AFTER
         ) from error
     if seen.current is not None:
-        return json_response(_document(seen.current, seen.now))
+        return _standing(seen.current, seen.now)
     if seen.paid:
         settled = next((row for row in seen.rows if row.state is State.SETTLED), None)
-        known = _UNKNOWN if settled is None else _document(settled, seen.now)
-        return json_response({**known, "state": State.SETTLED.value, "nextStep": EXPIRED})
+        # Of a row that was purged only its key is known, and that it was paid.
+        nothing: Any = dict.fromkeys(Standing.__annotations__)
+        known: Standing = nothing if settled is None else _standing(settled, seen.now)
+        return {**known, "state": State.SETTLED, "nextStep": EXPIRED}
     raise NotFound("NOT_FOUND", "No purchase is recorded under this key.")
 
 
-def _document(attempt: Attempt, now: float) -> dict[str, object]:
-    state = attempt.state_at(now)
-    return {
-        "protocol": attempt.protocol,
-        "operation": attempt.operation,
-        "state": state.value,
-        "amount": str(attempt.amount),
-        "asset": attempt.asset,
-        "network": attempt.network,
-        "transaction": attempt.transaction if state is State.SETTLED else None,
-        "receipt": attempt.receipt if state is State.SETTLED else None,
-        "outputSha256": attempt.output_sha256,
-        "createdAt": written(attempt.created_at),
-        "expiresAt": None if attempt.expires_at is None else written(attempt.expires_at),
-        "nextStep": NEXT_STEP[state],
-    }
-
-
-# What is left to say of a paid key whose row was purged; the members are those of `_document`.
-_UNKNOWN: Final[dict[str, object]] = dict.fromkeys(
-    (
-        "protocol",
-        "operation",
-        "state",
-        "amount",
-        "asset",
-        "network",
-        "transaction",
-        "receipt",
-        "outputSha256",
-        "createdAt",
-        "expiresAt",
-        "nextStep",
-    )
-)
+def _standing(attempt: Attempt, now: float) -> Standing:
+    found = shown(attempt, now)
+    if found["state"] is not State.SETTLED:
+        # A caller must take neither for evidence of a payment.
+        found["transaction"] = found["receipt"] = None
+    return {**found, "nextStep": NEXT_STEP[found["state"]]}

@@ -1,25 +1,30 @@
-"""Serves what the contract renders: the home page, llms.txt, the reference, OpenAPI and the well-known documents."""
+"""The documents: the home page, llms.txt, the reference, OpenAPI and the well-known ones, each with its response."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import orjson
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import Response
+from fastapi.openapi.utils import get_openapi
+from pydantic import Field, with_config
+from starlette.routing import BaseRoute
+from typing_extensions import TypedDict
 
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract import home, llms, openapi, reference
 from ranking_evaluate.contract.document import WORKFLOW, price_usd
 from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.http.health import state_of
+from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.operations.registry import OPERATIONS
-from ranking_evaluate.payments.protocol import Announcement, PaymentProtocol
+from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.release import VERSION
 
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     ".csv": "text/csv; charset=utf-8",
@@ -37,6 +42,10 @@ KEEP_LIVE: Final = "public, max-age=300"
 SECURITY_CONTACT_DAYS: Final = 180
 
 
+# The documents whose endings do not tell their media types.
+_WITHOUT_ENDING: Final = {"/reference/": ".md", "/.well-known/x402": ".json"}
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
     """A document with what its response says about it."""
@@ -46,29 +55,46 @@ class Document:
     cache_control: str
     etag: str
 
-    @classmethod
-    def of(cls, path: str, content: bytes, cache_control: str) -> Document:
-        """Return the document of a path, whose ending tells its media type."""
+
+def paths() -> list[str]:
+    """Return the path of every document that stays the same while the service runs."""
+    own = ["/llms.txt", "/openapi.json", "/.well-known/x402", "/reference/"]
+    return [*own, *(f"/{path}" for path in reference.render() if path != "llms.txt")]
+
+
+def media_type(path: str) -> str:
+    """Return the media type of the document at a path."""
+    return MEDIA_TYPES[_WITHOUT_ENDING.get(path) or PurePosixPath(path).suffix]
+
+
+def documents(
+    routes: Sequence[BaseRoute], origin: str, protocols: tuple[PaymentProtocol, ...], contact: str | None
+) -> dict[str, Document]:
+    """Return every document of `paths()`; `routes` are the free ones, which OpenAPI describes beside the paid ones."""
+    described = openapi.render(origin, _payments(protocols), contact, free_half(routes))
+    live = {
+        "/llms.txt": _llms(origin, protocols).encode(),
+        "/openapi.json": orjson.dumps(described),
+        "/.well-known/x402": orjson.dumps(_well_known(origin, protocols)),
+    }
+    rendered = reference.render()
+    found = {}
+    for path in paths():
+        name = "reference/README.md" if path == "/reference/" else path.removeprefix("/")
+        content = live.get(path) or rendered[name]
         etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-        return cls(content, MEDIA_TYPES[PurePosixPath(path).suffix], cache_control, etag)
-
-
-def documents(origin: str, protocols: tuple[PaymentProtocol, ...], contact: str | None) -> dict[str, Document]:
-    """Return every document that stays the same while the service runs, by its path."""
-    found = {f"/{path}": Document.of(path, content, KEEP_REFERENCE) for path, content in reference.render().items()}
-    found["/reference/"] = found["/reference/README.md"]
-    found["/llms.txt"] = Document.of("llms.txt", _llms(origin, protocols).encode(), KEEP_LIVE)
-    described = openapi.render(origin, _payments(protocols), contact)
-    found["/openapi.json"] = Document.of("openapi.json", _json(described), KEEP_LIVE)
-    # Of the well-known documents this one alone has no ending.
-    found["/.well-known/x402"] = Document.of("x402.json", _json(_well_known(origin, protocols)), KEEP_LIVE)
+        found[path] = Document(content, media_type(path), KEEP_LIVE if path in live else KEEP_REFERENCE, etag)
     return found
 
 
-def serve(request: Request, document: Document) -> Response:
-    """Return a document, or 304 when the client has it already."""
+def free_half(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    """Return FastAPI's own OpenAPI description of these routes, which the contract's is merged with."""
+    return get_openapi(title="ranking-evaluate", version=VERSION, routes=routes)
+
+
+def serve(document: Document, known: str) -> Response:
+    """Return a document, or 304 when the ETags that the client knows name it already."""
     headers = {"cache-control": document.cache_control, "etag": document.etag}
-    known = request.headers.get("if-none-match", "")
     if document.etag in (one.strip().removeprefix("W/") for one in known.split(",")):
         return Response(status_code=304, headers=headers)
     return Response(document.content, headers=headers, media_type=document.media_type)
@@ -100,19 +126,26 @@ def show_security_contact(contact: str | None, origin: str) -> Response:
 
 
 def _llms(origin: str, protocols: tuple[PaymentProtocol, ...]) -> str:
-    rails: dict[str, dict[str, object]] = {}
-    for protocol in protocols:
-        terms = protocol.terms()
-        if terms is not None:
-            rails[protocol.name] = {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to}
-    return llms.render(llms.running(origin, rails))
+    settings = {
+        protocol.name: {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to}
+        for protocol in protocols
+        if (terms := protocol.terms()) is not None
+    }
+    return llms.render(llms.running(origin, settings))
 
 
 def _payments(protocols: tuple[PaymentProtocol, ...]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the x-payment-info of each operation over each protocol that is taken, in both dialects at once."""
+    """Return the x-payment-info of each operation over each protocol that is taken.
+
+    It is in two dialects at once: `offers` is MPP's own, `price` and `protocols` are agentcash's.
+    """
     return {
         protocol.name: {
-            operation.id: _payment_info(announced, price_usd(operation))
+            operation.id: {
+                "offers": [announced.offer],
+                "price": {"mode": "fixed", "currency": "USD", "amount": price_usd(operation)},
+                "protocols": [announced.protocol],
+            }
             for operation in OPERATIONS
             if (announced := protocol.announce(operation.price_base_units)) is not None
         }
@@ -121,15 +154,31 @@ def _payments(protocols: tuple[PaymentProtocol, ...]) -> dict[str, dict[str, dic
     }
 
 
-def _payment_info(announced: Announcement, price: str) -> dict[str, Any]:
-    return {
-        "offers": [announced.offer],
-        "price": {"mode": "fixed", "currency": "USD", "amount": price},
-        "protocols": [announced.protocol],
-    }
+Url = Annotated[str, Field(json_schema_extra={"format": "uri"})]
 
 
-def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> dict[str, Any]:
+@with_config(STRICT)
+class Resource(TypedDict):
+    """What one paid path sells over x402; `accepts` are the terms as the protocol writes them."""
+
+    resource: Url
+    type: Literal["http"]
+    method: Literal["POST"]
+    description: str
+    mimeType: str
+    accepts: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    serviceContract: Url
+
+
+@with_config(STRICT)
+class SoldOverX402(TypedDict):
+    """What is sold over x402, for those who look at /.well-known/x402."""
+
+    x402Version: Annotated[int, Field(json_schema_extra={"const": WORKFLOW["x402"]["version"]})]
+    resources: list[Resource]
+
+
+def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> SoldOverX402:
     return {
         "x402Version": WORKFLOW["x402"]["version"],
         "resources": [
@@ -139,7 +188,7 @@ def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> dict[str
                 "method": "POST",
                 "description": operation.description,
                 "mimeType": "application/json",
-                "accepts": announced.accepts,
+                "accepts": [dict(terms) for terms in announced.accepts],
                 "serviceContract": f"{origin}/reference/services/{operation.id}.json",
             }
             for protocol in protocols
@@ -147,7 +196,3 @@ def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> dict[str
             if (announced := protocol.announce(operation.price_base_units)) is not None and announced.accepts
         ],
     }
-
-
-def _json(document: object) -> bytes:
-    return orjson.dumps(document)

@@ -2,49 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from starlette.responses import Response
+from pydantic import with_config
+from typing_extensions import TypedDict
 
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
-from ranking_evaluate.http.responses import json_response
+from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.payments.protocol import PaymentProtocol
 from ranking_evaluate.release import VERSION
 
 
-def alive() -> Response:
-    """Return 200 as long as the process serves."""
-    return json_response({"alive": True, "release": VERSION})
+@with_config(STRICT)
+class Alive(TypedDict):
+    """A process that serves."""
+
+    alive: bool
+    release: str
 
 
-async def readiness(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> Response:
-    """Return 200 when the service can sell, else 503 with the reasons."""
-    document = await state_of(store, protocols)
-    return json_response(document, 200 if document["ready"] else 503)
+@with_config(STRICT)
+class StoreState(TypedDict):
+    """Whether the record of purchases can be read, and why not."""
+
+    ready: bool
+    reason: str | None
 
 
-async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> dict[str, Any]:
-    """Return what is ready: all is when the store answers and every configured rail is ready, at least one."""
+@with_config(STRICT)
+class ProtocolState(TypedDict):
+    """Whether a payment protocol can be used, and why not; network and testnet are null where none is configured."""
+
+    configured: bool
+    ready: bool
+    reason: str | None
+    network: str | None
+    testnet: bool | None
+
+
+@with_config(STRICT)
+class ServiceState(TypedDict):
+    """Whether the service can sell: its store answers, and every configured protocol is ready, at least one."""
+
+    ready: bool
+    release: str
+    store: StoreState
+    rails: dict[str, ProtocolState]
+
+
+def alive() -> Alive:
+    """Return that the process serves."""
+    return {"alive": True, "release": VERSION}
+
+
+async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> ServiceState:
+    """Return what is ready at this moment."""
     try:
         await store.read("readiness-probe-never-used")
         store_reason = None
     except StoreUnavailable as error:
         store_reason = str(error)
-    rails: dict[str, dict[str, object]] = {}
-    for protocol in protocols:
-        terms, (is_ready, reason) = protocol.terms(), protocol.ready()
-        rails[protocol.name] = {
-            "configured": terms is not None,
-            "ready": is_ready,
-            "reason": reason,
-            "network": None if terms is None else terms.network,
-            "testnet": None if terms is None else terms.testnet,
-        }
-    configured = [rail for rail in rails.values() if rail["configured"]]
-    ready = store_reason is None and bool(configured) and all(rail["ready"] for rail in configured)
+    states = {protocol.name: _protocol_state(protocol) for protocol in protocols}
+    configured = [state for state in states.values() if state["configured"]]
     return {
-        "ready": ready,
+        "ready": store_reason is None and bool(configured) and all(state["ready"] for state in configured),
         "release": VERSION,
         "store": {"ready": store_reason is None, "reason": store_reason},
-        "rails": rails,
+        "rails": states,
+    }
+
+
+def _protocol_state(protocol: PaymentProtocol) -> ProtocolState:
+    terms, (is_ready, reason) = protocol.terms(), protocol.ready()
+    return {
+        "configured": terms is not None,
+        "ready": is_ready,
+        "reason": reason,
+        "network": None if terms is None else terms.network,
+        "testnet": None if terms is None else terms.testnet,
     }

@@ -4,47 +4,39 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from starlette.requests import Request
-from starlette.responses import Response
+from fastapi import Response
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.contract.errors import NotFound, refusal
-from ranking_evaluate.contract.requirements import QUESTION, Question, compare, declaration
+from ranking_evaluate.contract.requirements import QUESTION, Comparison, Declaration, Question, compare, declaration
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import ErrorCode, OperationError
-from ranking_evaluate.http.requests import check_media, read_body, read_headers
-from ranking_evaluate.http.responses import json_response
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation, check
 
 
-async def declare(request: Request) -> Response:
+def declare() -> Declaration:
     """Return the declared facts of every operation."""
-    return json_response(declaration())
+    return declaration()
 
 
-async def ask(request: Request) -> Response:
-    """Compare requirements with the declared facts, or with `?validate=` check an input as the paid route would."""
-    headers = read_headers(request)
-    check_media(headers)
-    operation_id = request.query_params.get("validate")
-    if operation_id is None:
-        return _compare(await read_body(request, headers))
+def find_operation(operation_id: str) -> Operation[Any]:
+    """Return the operation whose input is to be checked; raises NotFound for an unknown one."""
     try:
-        operation = registry.find(operation_id)
+        return registry.find(operation_id)
     except ValueError as error:
         raise NotFound("NOT_FOUND", "No operation has the id that validate names.") from error
-    return _validate(operation, await read_body(request, headers))
 
 
-def _compare(body: bytes) -> Response:
+def compare_requirements(body: bytes) -> Comparison | list[Comparison]:
+    """Return how the requirements in a body compare with the facts of one operation, or of each if it names none."""
     try:
         question = _read_question(body)
         operations = _asked_about(question)
     except OperationError as error:
         raise refusal(error) from error
     compared = [compare(operation, question["requirements"]) for operation in operations]
-    return json_response(compared[0] if "operation" in question else compared)
+    return compared[0] if "operation" in question else compared
 
 
 def _read_question(body: bytes) -> Question:
@@ -62,8 +54,8 @@ def _asked_about(question: Question) -> tuple[Operation[Any], ...]:
         raise OperationError(ErrorCode.INVALID_INPUT, "No operation has this id.", "/operation") from error
 
 
-def _validate(operation: Operation[Any], body: bytes) -> Response:
-    """Return 204 for an input that the paid route would evaluate; the score is made, since it may be refused too."""
+def validate(operation: Operation[Any], body: bytes) -> Response:
+    """Return 204 for an input that the paid route would evaluate; it is evaluated here too, which may refuse it."""
     try:
         answer(operation, body)
     except OperationError as error:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NoReturn
-
-from starlette.requests import Request
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
 from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, PaymentRequired, Unavailable
-from ranking_evaluate.http.requests import read_headers
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.order import offer_of
 from ranking_evaluate.payments.protocol import PaymentProtocol
 
 
 async def quote(
-    request: Request,
+    headers: Mapping[str, str],
     protocols: tuple[PaymentProtocol, ...],
     protocol: PaymentProtocol,
     operation: Operation[Any],
     url: str,
 ) -> NoReturn:
-    """Raise the challenge for the published example under the published key, of which no credential is ever taken."""
-    headers = read_headers(request)
+    """Raise the challenge for the published example under the published key, of which no credential is ever taken.
+
+    Raises:
+        MethodNotAllowed: The request carries a credential; it was not used.
+        Unavailable: No payment can be taken at the moment.
+        PaymentRequired: The terms.
+    """
     if any(one.carries_credential(headers) for one in protocols):
         raise MethodNotAllowed(
             "METHOD_NOT_ALLOWED",

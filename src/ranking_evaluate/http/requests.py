@@ -1,36 +1,32 @@
-"""A request's headers and body, or the first refusal: steps 3 to 6 of docs/lifecycle.md, section 2."""
+"""The checks of a request's headers, key and body: docs/lifecycle.md, section 2, steps 3 to 6."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
 from starlette.requests import ClientDisconnect, Request
 
-from ranking_evaluate.contract.errors import (
-    RequestMalformed,
-    TooLarge,
-    UnsupportedMedia,
-)
+from ranking_evaluate.contract.errors import RequestMalformed, TooLarge, UnsupportedMedia
+from ranking_evaluate.contract.idempotency import is_key
 from ranking_evaluate.core.intake import RAW_BYTES
 
 MAX_HEADER_BYTES: Final = 32_768
 MAX_HEADER_LINES: Final = 64
-SINGLETONS: Final = frozenset(
-    {"idempotency-key", "content-type", "content-encoding", "payment-signature", "authorization"}
-)
-"""Headers of which two lines are refused: we would read one of them and a proxy before us the other."""
 
-_KEY: Final = re.compile(r"[A-Za-z0-9_-]{16,128}")
 _JSON: Final = re.compile(r'application/json(?:\s*;\s*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE)
 
 
-def read_headers(request: Request) -> Mapping[str, str]:
-    """Return the headers by lower-case name, the last line of each; raises HEADER_INVALID over the limits."""
+def read_headers(request: Request, singletons: Collection[str]) -> Mapping[str, str]:
+    """Return the headers by lower-case name, the last line of each.
+
+    Raises:
+        RequestMalformed: HEADER_INVALID over the limits, or where one of the `singletons` stands on two lines.
+    """
     raw: list[tuple[bytes, bytes]] = request.scope["headers"]
     if len(raw) > MAX_HEADER_LINES or sum(len(name) + len(value) + 4 for name, value in raw) > MAX_HEADER_BYTES:
         raise RequestMalformed(
@@ -39,7 +35,7 @@ def read_headers(request: Request) -> Mapping[str, str]:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in raw}
     if len(headers) != len(raw):
         lines = Counter(name.decode("latin-1").lower() for name, _ in raw)
-        repeated = sorted(name for name in SINGLETONS if lines[name] > 1)
+        repeated = sorted(name for name in singletons if lines[name] > 1)
         if repeated:
             raise RequestMalformed("HEADER_INVALID", f"The header {repeated[0]} may stand on one line only.")
     return headers
@@ -50,7 +46,7 @@ def read_key(headers: Mapping[str, str]) -> str:
     key = headers.get("idempotency-key")
     if key is None:
         raise RequestMalformed("IDEMPOTENCY_KEY_REQUIRED", "The request has no Idempotency-Key header.")
-    if not _KEY.fullmatch(key):
+    if not is_key(key):
         raise RequestMalformed(
             "IDEMPOTENCY_KEY_INVALID", "The Idempotency-Key is not 16 to 128 characters of A-Z a-z 0-9 _ and -."
         )

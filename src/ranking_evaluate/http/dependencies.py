@@ -1,0 +1,114 @@
+"""What routes depend on: the parts of the application, admission, the checked headers and the key."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any, Final
+
+from fastapi import Depends, Request
+
+from ranking_evaluate import telemetry
+from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.contract.errors import Unavailable
+from ranking_evaluate.http.headers import HeaderNames, header_names
+from ranking_evaluate.http.requests import client_of, read_headers, read_key
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.operations.registry import OPERATIONS
+from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.purchase import Purchases
+from ranking_evaluate.rates import Rates
+
+
+class InFlight:
+    """Counts the requests that are being served, and refuses one more than the limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._served = 0
+        telemetry.IN_FLIGHT.set_function(lambda: self._served)
+
+    def __enter__(self) -> None:
+        """Take a place; raises OVERLOADED when there is none."""
+        if self._served >= self._limit:
+            raise Unavailable("OVERLOADED", "Too many requests are being served at once.", retry_after=1)
+        self._served += 1
+
+    def __exit__(self, *_: object) -> None:
+        """Give the place back."""
+        self._served -= 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What the application is made of; bootstrap puts it together, and `app.state.parts` holds it."""
+
+    store: AttemptStore
+    protocols: tuple[PaymentProtocol, ...]
+    purchases: Purchases
+    rates: Rates
+    public_origin: str
+    max_in_flight: int
+    cors_origins: tuple[str, ...]
+    security_contact: str | None = None
+
+    @cached_property
+    def header_names(self) -> HeaderNames:
+        """The header names of the protocols that are sold."""
+        return header_names(protocol.wire for protocol in self.protocols)
+
+    @cached_property
+    def in_flight(self) -> InFlight:
+        """The places for requests that are being served."""
+        return InFlight(self.max_in_flight)
+
+    @cached_property
+    def paid(self) -> dict[str, tuple[PaymentProtocol, Operation[Any]]]:
+        """What each paid path sells, and over which protocol."""
+        return {
+            f"/v1/{protocol.name}/{operation.id}": (protocol, operation)
+            for protocol in self.protocols
+            for operation in OPERATIONS
+        }
+
+
+async def admission(request: Request, parts: Parts) -> InFlight:
+    """Count a request against its client's rate, and return the place that it takes in a `with`.
+
+    This comes before anything else of the request is looked at.
+    """
+    await parts.rates.count_request(client_of(request))
+    return parts.in_flight
+
+
+# FastAPI runs a plain function in a thread, which takes longer than any of these: all are coroutines.
+
+
+async def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsOf = Annotated[Parts, Depends(_parts)]
+
+
+async def _admitted(request: Request, parts: PartsOf) -> AsyncIterator[None]:
+    with await admission(request, parts):
+        yield
+
+
+async def _headers(request: Request, parts: PartsOf) -> Mapping[str, str]:
+    return read_headers(request, parts.header_names.singletons)
+
+
+ADMITTED: Final = Depends(_admitted, scope="function")
+CheckedHeaders = Annotated[Mapping[str, str], Depends(_headers)]
+
+
+async def _key(headers: CheckedHeaders) -> str:
+    return read_key(headers)
+
+
+# No typed header: the limits of all headers are checked before the key, and each fault has a code of its own.
+Key = Annotated[str, Depends(_key)]

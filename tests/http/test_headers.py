@@ -1,0 +1,31 @@
+"""The header names of the two protocols as browsers and caches have always been told them."""
+
+from __future__ import annotations
+
+from ranking_evaluate.http.headers import header_names
+from ranking_evaluate.payments.mpp import MppProtocol
+from ranking_evaluate.payments.x402 import X402Protocol
+from tests.fakes import ScriptedProtocol
+
+BOTH = (X402Protocol.wire, MppProtocol.wire)
+
+
+def test_the_names_for_x402_and_mpp_are_the_published_ones() -> None:
+    names = header_names(BOTH)
+    assert names.vary == "Idempotency-Key, PAYMENT-SIGNATURE, Authorization, Origin"
+    assert names.allowed == ("Content-Type", "Idempotency-Key", "PAYMENT-SIGNATURE", "Authorization")
+    assert ", ".join(names.exposed) == (
+        "PAYMENT-REQUIRED, PAYMENT-RESPONSE, WWW-Authenticate, Payment-Receipt, Retry-After, Idempotent-Replayed, "
+        "X-Request-Id"
+    )
+    assert names.singletons == {
+        *("idempotency-key", "content-type", "content-encoding", "payment-signature", "authorization")
+    }
+
+
+def test_a_third_protocol_is_named_in_each_list() -> None:
+    names = header_names((*BOTH, ScriptedProtocol.wire))
+    assert "X-Scripted-Payment" in names.vary
+    assert "X-Scripted-Payment" in names.allowed
+    assert {"X-Scripted-Challenge", "X-Scripted-Receipt"} <= set(names.exposed)
+    assert "x-scripted-payment" in names.singletons
