@@ -29,7 +29,7 @@ from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
-from ranking_evaluate.payments.mpp.rpc import Node, SendMarker
+from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction
 from ranking_evaluate.payments.protocol import (
@@ -102,7 +102,9 @@ class MppProtocol:
             raise ValueError(f"a secret key of fewer than {MIN_SECRET_BYTES} bytes can be guessed")
         self._config = config
         self._node = Node(config.rpc_url, config.verify_timeout)
-        self._servers = {secret: self._open_server(secret) for secret in secrets}
+        transport = self._node.transport(config.verify_timeout)
+        self._sdk_client = httpx.AsyncClient(transport=transport, trust_env=False)
+        self._servers = {secret: self._open_server(secret, self._sdk_client) for secret in secrets}
         self._connecting = Connecting("the node", self._connect)
 
     async def start(self) -> None:
@@ -113,6 +115,7 @@ class MppProtocol:
         """Stop asking and close the connections."""
         await self._connecting.stop()
         await self._node.close()
+        await self._sdk_client.aclose()
 
     async def _connect(self) -> str | None:
         """Ask the node once; return why it cannot be used, or None."""
@@ -234,8 +237,8 @@ class MppProtocol:
         reason = credentials.check(content, self._config, offer, now, seconds_left=credentials.LAST_SECONDS)
         if reason is not None:
             return Refused(reason)
-        marker = SendMarker(self._node.open_transport())
-        async with Node.open_client(marker, self._config.settle_timeout) as client:
+        transport = self._node.transport(self._config.settle_timeout)
+        async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
             # A fresh server has a fresh replay store: our own table of proofs is the authority, and a key that an
             # earlier try left behind would be taken for a payment.
             server = self._open_server(secret, client)
@@ -244,7 +247,7 @@ class MppProtocol:
                 outcome = await server.broadcast_credential(content.parsed, **_binding(offer))
             except Exception as error:  # noqa: BLE001 - the classifier sorts every kind.
                 outcome = error
-        return classify(outcome, send_made=marker.made, transaction=transaction.hash, key=offer.key)
+        return classify(outcome, send_made=transport.send_made, transaction=transaction.hash, key=offer.key)
 
     async def inspect(self, facts: PaymentFacts) -> Evidence:
         """Ask the chain for the receipt of the known transaction."""
@@ -259,7 +262,7 @@ class MppProtocol:
         receipt = Receipt.success(transaction.lower(), method=credentials.METHOD, external_id=key)
         return replace(receipt, extra={"reconciled": True, "challengeId": facts.payment_id}).to_payment_receipt()
 
-    def _open_server(self, secret: str, client: httpx.AsyncClient | None = None) -> Mpp:
+    def _open_server(self, secret: str, client: httpx.AsyncClient) -> Mpp:
         config = self._config
         [method] = tempo.charge(
             recipient=config.recipient,

@@ -87,7 +87,6 @@ class X402Protocol:
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
-        await self._facilitator.open()
         await self._connecting.start()
 
     async def close(self) -> None:
