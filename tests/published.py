@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import httpx
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract import openapi
 from ranking_evaluate.operations.registry import OPERATIONS
 from tests.contract.schemas import Schema, validate
@@ -23,7 +24,7 @@ FOUND: Final[list[str]] = []
 @cache
 def _described() -> dict[str, Any]:
     offers: dict[str, Any] = {operation.id: {} for operation in OPERATIONS}
-    return openapi.render("https://rank.example", {"x402": offers, "mpp": offers}, None)
+    return openapi.render("https://rank.example", WIRES, {"x402": offers, "mpp": offers}, None)
 
 
 @cache

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from ranking_evaluate.attempts.attempt import Attempt, Doubt, Settle, State
 from ranking_evaluate.attempts.sqlite import SqliteStore
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, PaymentHeaders, Unknown
-from ranking_evaluate.payments.unconfigured import UnconfiguredRail
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 from ranking_evaluate.reconcile import RELEASE_AFTER, DecisionRefused, Reconciler
 from tests.attempts.samples import DAY, KEY, NOW, SETTLE_LEASE, TX, draft, reserved, settled, settling
 from tests.fakes import FixedClock, ScriptedProtocol
@@ -25,9 +23,9 @@ LAST_SECOND = 1_800_000_180
 
 
 class Chain(ScriptedProtocol):
-    """A rail whose chain says what the test says, and remembers what it was asked."""
+    """A protocol whose chain says what the test says, and remembers what it was asked."""
 
-    name = "x402"
+    wire = replace(ScriptedProtocol.wire, name="x402")
 
     def __init__(self) -> None:
         super().__init__()
@@ -180,15 +178,13 @@ async def test_a_release_whose_window_is_over_is_decided_no_more(desk: Desk) -> 
         await desk.reconciler.settle(KEY, TX, force=True)
 
 
-async def test_a_rail_without_settings_makes_no_receipt(desk: Desk) -> None:
+async def test_a_protocol_without_settings_makes_no_receipt(desk: Desk) -> None:
     await desk.uncertain()
-    rail = UnconfiguredRail(X402Protocol.wire, PaymentHeaders("a", "b", "c"), lambda headers: False)
-    for protocols in ((), (rail,)):
-        reconciler = Reconciler(desk.store, protocols, "ada@desk")
-        with pytest.raises(DecisionRefused, match="needs the settings of that rail"):
-            await reconciler.settle(KEY, TX, force=True)
-        with pytest.raises(DecisionRefused):
-            await reconciler.release(KEY)
+    reconciler = Reconciler(desk.store, (), "ada@desk")
+    with pytest.raises(DecisionRefused, match="needs the settings of that protocol"):
+        await reconciler.settle(KEY, TX, force=True)
+    with pytest.raises(DecisionRefused):
+        await reconciler.release(KEY)
     desk.clock.advance(DAY)
     with pytest.raises(DecisionRefused, match="x402 is not configured"):
         await reconciler.release(KEY)

@@ -65,13 +65,13 @@ class Reconciler:
 
     Args:
         store: Where the attempts are.
-        protocols: Every rail; the ones without settings cannot be asked.
+        protocols: The configured protocols; the chains of others cannot be asked.
         who: The operator, as the audit names them.
     """
 
     def __init__(self, store: AttemptStore, protocols: tuple[PaymentProtocol, ...], who: str) -> None:
         self._store = store
-        self._protocols = {protocol.name: protocol for protocol in protocols}
+        self._protocols = {protocol.wire.name: protocol for protocol in protocols}
         self._who = who
 
     async def look_up(self, key: str) -> Case | None:
@@ -104,8 +104,8 @@ class Reconciler:
         facts = self._facts(case.attempt)
         if facts is None:
             raise DecisionRefused(
-                f"The receipt of an {case.attempt.protocol} payment needs the settings of that rail: run this with the "
-                "service's environment."
+                f"The receipt of an {case.attempt.protocol} payment needs the settings of that protocol: run this with "
+                "the service's environment."
             )
         found = await self.check(case.attempt, transaction)
         if not isinstance(found, Landed) and not force:
@@ -159,14 +159,13 @@ class Reconciler:
     def _facts(self, attempt: Attempt) -> PaymentFacts | None:
         """Return what the chain is asked about; the recipient is today's, since no row holds it."""
         protocol = self._protocols.get(attempt.protocol)
-        terms = None if protocol is None else protocol.terms()
-        if terms is None:
+        if protocol is None:
             return None
         return PaymentFacts(
             network=attempt.network,
             asset=attempt.asset,
             amount=attempt.amount,
-            pay_to=terms.pay_to,
+            pay_to=protocol.terms().pay_to,
             payer=attempt.payer,
             payment_id=attempt.payment_id,
             valid_before=attempt.valid_before,

@@ -41,7 +41,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments.mpp import MppConfig, MppProtocol
+from ranking_evaluate.payments.config import MppConfig
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.mpp.rpc import NodeTransport
 from ranking_evaluate.payments.mpp.settlement import classify
 from ranking_evaluate.payments.protocol import (
@@ -62,9 +63,9 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 from ranking_evaluate.payments.provider_client import Answer, Broken, Late, NotConnected, ProviderClient, TooLarge
+from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.processes import Processes, free_port
-from ranking_evaluate.sandbox.rail import Wallet
-from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_rail
+from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_protocol
 from ranking_evaluate.sandbox.wallets import new_wallet
 from ranking_evaluate.settings import read_settings
 from tests.faults.tempo_proxy import Fault, Tempo
@@ -809,7 +810,7 @@ async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
 async def test_the_sandbox_rail_brings_all_that_the_service_needs_and_can_be_paid() -> None:
     processes = Processes()
     try:
-        with mpp_rail(processes) as sandbox:
+        with mpp_protocol(processes) as sandbox:
             config = read_settings(sandbox.environment).mpp
             assert config is not None
             before = sandbox.balance(sandbox.payer.address)

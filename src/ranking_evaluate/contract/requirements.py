@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from ranking_evaluate.contract.document import facts
+from ranking_evaluate.contract.document import Wires, facts
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.operations.fields import STRICT, Id
 from ranking_evaluate.operations.operation import Operation
@@ -43,9 +43,9 @@ class Question(TypedDict):
 QUESTION: Final = TypeAdapter(Question)
 
 
-def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) -> dict[str, object]:
+def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue], wires: Wires) -> dict[str, object]:
     """Return each requirement with what is declared and how they compare, and whether all of them are met."""
-    declared = facts(operation)
+    declared = facts(operation, wires)
     compared = {
         fact: {
             "required": required,
@@ -62,10 +62,10 @@ def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) ->
     }
 
 
-def declaration() -> dict[str, object]:
+def declaration(wires: Wires) -> dict[str, object]:
     """Return the declared facts of every operation."""
     return {
-        "operations": [{"operation": operation.id, "facts": facts(operation)} for operation in OPERATIONS],
+        "operations": [{"operation": operation.id, "facts": facts(operation, wires)} for operation in OPERATIONS],
         "notice": NOTICE,
     }
 

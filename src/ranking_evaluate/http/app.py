@@ -18,7 +18,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.purge import keep_purging
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import MethodNotAllowed, NotFound, ServiceError, Unavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http import attempts, documents, health, preflight
 from ranking_evaluate.http.paid import Endpoint, PaidPaths, answer_refusal, seller
 from ranking_evaluate.http.requests import client_of
@@ -43,9 +45,13 @@ ALLOWED_HEADERS: Final = ("Content-Type", "Idempotency-Key", "PAYMENT-SIGNATURE"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What the application is made of; bootstrap puts it together."""
+    """What the application is made of; bootstrap puts it together.
+
+    `wires` are all protocols that have routes, `protocols` the configured ones.
+    """
 
     store: AttemptStore
+    wires: tuple[Wire, ...]
     protocols: tuple[PaymentProtocol, ...]
     purchases: Purchases
     rates: Rates
@@ -56,7 +62,7 @@ class Parts:
 
 
 def build_app(parts: Parts) -> FastAPI:
-    """Return the ASGI application; its lifespan opens the store and the rails, and drains settlements at the end."""
+    """Return the ASGI application; its lifespan opens store and protocols, and drains settlements at the end."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -96,21 +102,26 @@ def build_app(parts: Parts) -> FastAPI:
         return health.alive()
 
     async def ready(request: Request) -> Response:
-        return await health.readiness(parts.store, parts.protocols)
+        return await health.readiness(parts.store, parts.wires, parts.protocols)
 
     async def home(request: Request) -> Response:
-        return await documents.show_home(parts.public_origin, parts.store, parts.protocols)
+        return await documents.show_home(parts.public_origin, parts.store, parts.wires, parts.protocols)
 
     async def security(request: Request) -> Response:
         return documents.show_security_contact(parts.security_contact, parts.public_origin)
 
     app.add_api_route("/v1/attempts", gate(attempt), methods=["GET"], include_in_schema=False)
-    app.add_api_route("/preflight", gate(_preflight), methods=["GET", "POST"], include_in_schema=False)
+
+    async def ask_or_declare(request: Request) -> Response:
+        return await (preflight.ask if request.method == "POST" else preflight.declare)(request, parts.wires)
+
+    app.add_api_route("/preflight", gate(ask_or_declare), methods=["GET", "POST"], include_in_schema=False)
     app.add_api_route("/healthz", alive, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/readyz", ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/", gate(home), methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/.well-known/security.txt", gate(security), methods=["GET", "HEAD"], include_in_schema=False)
-    for path, document in documents.documents(parts.public_origin, parts.protocols, parts.security_contact).items():
+    served = documents.documents(parts.public_origin, parts.wires, parts.protocols, parts.security_contact)
+    for path, document in served.items():
         app.add_api_route(path, gate(_serve(document)), methods=["GET", "HEAD"], include_in_schema=False)
     app.layers = _layers(parts, gate, app.by_framework)
     return app
@@ -128,10 +139,6 @@ class _Service(FastAPI):
     async def by_framework(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request by the framework."""
         await super().__call__(scope, receive, send)
-
-
-async def _preflight(request: Request) -> Response:
-    return await (preflight.ask(request) if request.method == "POST" else preflight.declare(request))
 
 
 def _serve(document: documents.Document) -> Endpoint:
@@ -165,14 +172,13 @@ class _Gate:
 
 def _layers(parts: Parts, gate: _Gate, framework: ASGIApp) -> ASGIApp:
     """Return the layers around the framework's own, outermost last."""
-    paid = {
-        f"/v1/{protocol.name}/{operation.id}": (protocol, operation)
-        for protocol in parts.protocols
-        for operation in OPERATIONS
-    }
+    paid = {path_of(operation, wire.name): (wire, operation) for wire in parts.wires for operation in OPERATIONS}
+    taken = {protocol.wire.name: protocol for protocol in parts.protocols}
     endpoints = {
-        path: gate(seller(parts.purchases, parts.protocols, protocol, operation, parts.public_origin + path))
-        for path, (protocol, operation) in paid.items()
+        path: gate(
+            seller(parts.purchases, parts.wires, wire, taken.get(wire.name), operation, parts.public_origin + path)
+        )
+        for path, (wire, operation) in paid.items()
     }
     app: ASGIApp = BugShield(PaidPaths(framework, endpoints))
     if parts.cors_origins:
@@ -183,7 +189,7 @@ def _layers(parts: Parts, gate: _Gate, framework: ASGIApp) -> ASGIApp:
             allow_headers=ALLOWED_HEADERS,
             expose_headers=EXPOSED_HEADERS,
         )
-    return Envelope(app, {path: (protocol.name, operation.id) for path, (protocol, operation) in paid.items()})
+    return Envelope(app, {path: (wire.name, operation.id) for path, (wire, operation) in paid.items()})
 
 
 async def _on_service_error(request: Request, error: Exception) -> Response:

@@ -15,8 +15,9 @@ from starlette.responses import Response
 
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract import home, llms, openapi, reference
-from ranking_evaluate.contract.document import WORKFLOW, price_usd
+from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.errors import NotFound
+from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.http.health import state_of
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.protocol import Announcement, PaymentProtocol
@@ -53,12 +54,16 @@ class Document:
         return cls(content, MEDIA_TYPES[PurePosixPath(path).suffix], cache_control, etag)
 
 
-def documents(origin: str, protocols: tuple[PaymentProtocol, ...], contact: str | None) -> dict[str, Document]:
+def documents(
+    origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...], contact: str | None
+) -> dict[str, Document]:
     """Return every document that stays the same while the service runs, by its path."""
-    found = {f"/{path}": Document.of(path, content, KEEP_REFERENCE) for path, content in reference.render().items()}
+    found = {
+        f"/{path}": Document.of(path, content, KEEP_REFERENCE) for path, content in reference.render(wires).items()
+    }
     found["/reference/"] = found["/reference/README.md"]
-    found["/llms.txt"] = Document.of("llms.txt", _llms(origin, protocols).encode(), KEEP_LIVE)
-    described = openapi.render(origin, _payments(protocols), contact)
+    found["/llms.txt"] = Document.of("llms.txt", _llms(origin, wires, protocols).encode(), KEEP_LIVE)
+    described = openapi.render(origin, wires, _payments(protocols), contact)
     found["/openapi.json"] = Document.of("openapi.json", _json(described), KEEP_LIVE)
     # Of the well-known documents this one alone has no ending.
     found["/.well-known/x402"] = Document.of("x402.json", _json(_well_known(origin, protocols)), KEEP_LIVE)
@@ -74,9 +79,9 @@ def serve(request: Request, document: Document) -> Response:
     return Response(document.content, headers=headers, media_type=document.media_type)
 
 
-async def show_home(origin: str, store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def show_home(origin: str, store: AttemptStore, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
     """Return the home page with the readiness of this moment."""
-    page = home.render(origin, await state_of(store, protocols))
+    page = home.render(origin, await state_of(store, wires, protocols), wires)
     headers = {
         "cache-control": "no-cache",
         "content-security-policy": home.content_security_policy(),
@@ -99,25 +104,22 @@ def show_security_contact(contact: str | None, origin: str) -> Response:
     return Response(text, headers={"cache-control": KEEP_REFERENCE}, media_type=MEDIA_TYPES[".txt"])
 
 
-def _llms(origin: str, protocols: tuple[PaymentProtocol, ...]) -> str:
-    rails: dict[str, dict[str, object]] = {}
-    for protocol in protocols:
-        terms = protocol.terms()
-        if terms is not None:
-            rails[protocol.name] = {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to}
-    return llms.render(llms.running(origin, rails))
+def _llms(origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> str:
+    taken = {protocol.wire.name: protocol.terms() for protocol in protocols}
+    settings = {
+        name: {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to} for name, terms in taken.items()
+    }
+    return llms.render(wires, llms.running(origin, wires, settings))
 
 
 def _payments(protocols: tuple[PaymentProtocol, ...]) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the x-payment-info of each operation over each protocol that is taken, in both dialects at once."""
     return {
-        protocol.name: {
-            operation.id: _payment_info(announced, price_usd(operation))
+        protocol.wire.name: {
+            operation.id: _payment_info(protocol.announce(operation.price_base_units), price_usd(operation))
             for operation in OPERATIONS
-            if (announced := protocol.announce(operation.price_base_units)) is not None
         }
         for protocol in protocols
-        if protocol.terms() is not None
     }
 
 
@@ -131,10 +133,10 @@ def _payment_info(announced: Announcement, price: str) -> dict[str, Any]:
 
 def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> dict[str, Any]:
     return {
-        "x402Version": WORKFLOW["x402"]["version"],
+        "x402Version": X402_VERSION,
         "resources": [
             {
-                "resource": f"{origin}/v1/{protocol.name}/{operation.id}",
+                "resource": origin + path_of(operation, protocol.wire.name),
                 "type": "http",
                 "method": "POST",
                 "description": operation.description,
@@ -144,7 +146,7 @@ def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> dict[str
             }
             for protocol in protocols
             for operation in OPERATIONS
-            if (announced := protocol.announce(operation.price_base_units)) is not None and announced.accepts
+            if (announced := protocol.announce(operation.price_base_units)).accepts
         ],
     }
 

@@ -7,8 +7,9 @@ from typing import Any
 from starlette.responses import Response
 
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.responses import json_response
-from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
 from ranking_evaluate.release import VERSION
 
 
@@ -17,23 +18,27 @@ def alive() -> Response:
     return json_response({"alive": True, "release": VERSION})
 
 
-async def readiness(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def readiness(store: AttemptStore, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]) -> Response:
     """Return 200 when the service can sell, else 503 with the reasons."""
-    document = await state_of(store, protocols)
+    document = await state_of(store, wires, protocols)
     return json_response(document, 200 if document["ready"] else 503)
 
 
-async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> dict[str, Any]:
-    """Return what is ready: all is when the store answers and every configured rail is ready, at least one."""
+async def state_of(
+    store: AttemptStore, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]
+) -> dict[str, Any]:
+    """Return what is ready: all is when the store answers and every configured protocol is ready, at least one."""
     try:
         await store.read("readiness-probe-never-used")
         store_reason = None
     except StoreUnavailable as error:
         store_reason = str(error)
+    taken = {protocol.wire.name: protocol for protocol in protocols}
     rails: dict[str, dict[str, object]] = {}
-    for protocol in protocols:
-        terms, (is_ready, reason) = protocol.terms(), protocol.ready()
-        rails[protocol.name] = {
+    for wire in wires:
+        protocol = taken.get(wire.name)
+        terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else (None, NOT_CONFIGURED)
+        rails[wire.name] = {
             "configured": terms is not None,
             "ready": is_ready,
             "reason": reason,

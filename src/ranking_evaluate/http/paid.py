@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.contract.errors import MethodNotAllowed, ServiceError
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.quote import quote
 from ranking_evaluate.http.requests import check_media, client_of, read_body, read_headers, read_key
 from ranking_evaluate.http.responses import deliver, refuse
@@ -57,16 +58,17 @@ class PaidPaths:
 
 def seller(
     purchases: Purchases,
-    protocols: tuple[PaymentProtocol, ...],
-    protocol: PaymentProtocol,
+    wires: tuple[Wire, ...],
+    wire: Wire,
+    protocol: PaymentProtocol | None,
     operation: Operation[Any],
     url: str,
 ) -> Endpoint:
-    """Return what sells one operation over one protocol at `url`."""
+    """Return what sells one operation over one protocol at `url`; `protocol` is None where nobody configured it."""
 
     async def sell(request: Request) -> Response:
         if request.method != "POST":
-            await quote(request, protocols, protocol, operation, url)
+            await quote(request, wires, protocol, operation, url)
         headers = read_headers(request)
         check_media(headers)
         key = read_key(headers)
@@ -74,6 +76,7 @@ def seller(
         body = await read_body(request, headers)
         order = Order(
             operation=operation,
+            wire=wire,
             protocol=protocol,
             key=key,
             url=url,

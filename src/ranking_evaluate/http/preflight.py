@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ranking_evaluate.contract.answer import answer
+from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.errors import NotFound, refusal
 from ranking_evaluate.contract.requirements import QUESTION, Question, compare, declaration
 from ranking_evaluate.core import intake
@@ -18,18 +19,18 @@ from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation, check
 
 
-async def declare(request: Request) -> Response:
+async def declare(request: Request, wires: Wires) -> Response:
     """Return the declared facts of every operation."""
-    return json_response(declaration())
+    return json_response(declaration(wires))
 
 
-async def ask(request: Request) -> Response:
+async def ask(request: Request, wires: Wires) -> Response:
     """Compare requirements with the declared facts, or with `?validate=` check an input as the paid route would."""
     headers = read_headers(request)
     check_media(headers)
     operation_id = request.query_params.get("validate")
     if operation_id is None:
-        return _compare(await read_body(request, headers))
+        return _compare(await read_body(request, headers), wires)
     try:
         operation = registry.find(operation_id)
     except ValueError as error:
@@ -37,13 +38,13 @@ async def ask(request: Request) -> Response:
     return _validate(operation, await read_body(request, headers))
 
 
-def _compare(body: bytes) -> Response:
+def _compare(body: bytes, wires: Wires) -> Response:
     try:
         question = _read_question(body)
         operations = _asked_about(question)
     except OperationError as error:
         raise refusal(error) from error
-    compared = [compare(operation, question["requirements"]) for operation in operations]
+    compared = [compare(operation, question["requirements"], wires) for operation in operations]
     return json_response(compared[0] if "operation" in question else compared)
 
 

@@ -8,31 +8,32 @@ from starlette.requests import Request
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
 from ranking_evaluate.contract.errors import MethodNotAllowed, PaymentRequired, Unavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.requests import read_headers
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.order import offer_of
-from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
 
 RETRY_AFTER: Final = 2
 
 
 async def quote(
     request: Request,
-    protocols: tuple[PaymentProtocol, ...],
-    protocol: PaymentProtocol,
+    wires: tuple[Wire, ...],
+    protocol: PaymentProtocol | None,
     operation: Operation[Any],
     url: str,
 ) -> NoReturn:
     """Raise the challenge for the published example under the published key, of which no credential is ever taken."""
     headers = read_headers(request)
-    if any(one.carries_credential(headers) for one in protocols):
+    if any(wire.carries_credential(headers) for wire in wires):
         raise MethodNotAllowed(
             "METHOD_NOT_ALLOWED",
             "Payments are taken with POST alone; this one was not used.",
             headers={"allow": "POST"},
         )
-    ready = protocol.ready()
-    if not ready.ready:
+    ready = NOT_CONFIGURED if protocol is None else protocol.ready()
+    if protocol is None or not ready.ready:
         raise Unavailable(
             "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
         )

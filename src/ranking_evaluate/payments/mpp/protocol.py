@@ -1,4 +1,4 @@
-"""The MPP rail: validate, then broadcast, a Tempo charge through the official SDK's parts.
+"""The MPP protocol: validate, then broadcast, a Tempo charge through the official SDK's parts.
 
 Not through its route handlers: those settle before the endpoint has run, and answer 402 after the money moved.
 """
@@ -23,7 +23,6 @@ from mpp.server.mpp import Mpp
 from mpp.store import MemoryStore
 from pydantic import model_serializer
 
-from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
@@ -32,6 +31,7 @@ from ranking_evaluate.payments.mpp.evidence import evidence_of
 from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction
+from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
 from ranking_evaluate.payments.protocol import (
     AMOUNT_DECIMALS,
     Announcement,
@@ -40,7 +40,6 @@ from ranking_evaluate.payments.protocol import (
     Evidence,
     Offer,
     PaymentFacts,
-    PaymentHeaders,
     Readiness,
     Refused,
     Rejected,
@@ -54,6 +53,7 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 
+CHALLENGE_HEADER: Final = WIRE.challenge_header.lower()
 CHALLENGE_LIFE: Final = timedelta(minutes=5)
 
 MIN_SECRET_BYTES: Final = 32
@@ -79,22 +79,13 @@ class _PullCharge(ChargeInput):
         return {**wire, "methodDetails": details}
 
 
-_CHARGE: Final = Method(
-    name=credentials.METHOD, intent=credentials.INTENT, request_model=_PullCharge, payload_model=ChargePayload
-)
+_CHARGE: Final = Method(name=METHOD, intent=INTENT, request_model=_PullCharge, payload_model=ChargePayload)
 
 
 class MppProtocol:
-    """The MPP rail."""
+    """Payments over MPP."""
 
-    name = "mpp"
-    headers = PaymentHeaders("authorization", "www-authenticate", "payment-receipt")
-    wire = Wire(
-        name="mpp",
-        credential_header="Authorization",
-        challenge_header="WWW-Authenticate",
-        receipt_header="Payment-Receipt",
-    )
+    wire = WIRE
 
     def __init__(self, config: MppConfig) -> None:
         secrets = [secret for secret in (config.secret_key, config.previous_secret_key) if secret is not None]
@@ -128,17 +119,17 @@ class MppProtocol:
         return None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
 
     def terms(self) -> Terms:
-        """Return what this rail takes."""
+        """Return what is taken."""
         network = _network(self._config.chain_id)
         return Terms(network, self._config.currency, self._config.recipient, network in TESTNETS)
 
     def announce(self, amount: int) -> Announcement:
         """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
-        charge = {"method": credentials.METHOD, "intent": credentials.INTENT, "currency": self._config.currency}
+        charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currency}
         return Announcement(
             accepts=(),
             offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
-            protocol={self.name: charge},
+            protocol={WIRE.name: charge},
         )
 
     def ready(self) -> Readiness:
@@ -160,7 +151,7 @@ class MppProtocol:
         result = await handler(Request("POST", offer.url, body=offer.body))
         if not isinstance(result, PaymentRequired):
             raise TypeError("the SDK took a payment where none was offered")
-        header = result.challenge.headers[self.headers.challenge]
+        header = result.challenge.headers[CHALLENGE_HEADER]
         slug = "payment-required" if reason is None else reason.partition(":")[0]
         problem = PROBLEMS.get(slug, PROBLEMS["verification-failed"])
         members = {
@@ -168,16 +159,11 @@ class MppProtocol:
             "title": problem.title,
             "challengeId": IssuedChallenge.from_www_authenticate(header).id,
         }
-        return Challenge({self.headers.challenge: header}, members)
-
-    @staticmethod
-    def carries_credential(headers: Mapping[str, str]) -> bool:
-        """Return whether the Authorization header holds the Payment scheme."""
-        return credentials.is_present(headers.get("authorization"))
+        return Challenge({CHALLENGE_HEADER: header}, members)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the Payment credential of the Authorization header, parsed only."""
-        return credentials.read(headers.get(self.headers.credential), self._config, offer)
+        return credentials.read(headers, self._config, offer)
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms; the reason begins with its problem type."""
@@ -259,7 +245,7 @@ class MppProtocol:
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the SDK's, with the key as externalId, marked as reconciled."""
-        receipt = Receipt.success(transaction.lower(), method=credentials.METHOD, external_id=key)
+        receipt = Receipt.success(transaction.lower(), method=METHOD, external_id=key)
         return replace(receipt, extra={"reconciled": True, "challengeId": facts.payment_id}).to_payment_receipt()
 
     def _open_server(self, secret: str, client: httpx.AsyncClient) -> Mpp:
@@ -289,7 +275,7 @@ def _charge_of(offer: Offer) -> dict[str, Any]:
 def _binding(offer: Offer) -> dict[str, Any]:
     """Return what a credential must be bound to, as the SDK wants to be told."""
     return {
-        "intent": credentials.INTENT,
+        "intent": INTENT,
         "request": _charge_of(offer),
         "meta": credentials.meta_of(offer),
         "body": offer.body,
