@@ -123,7 +123,7 @@ class ScriptedProtocol:
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
         self.challenges += 1
-        return Challenge({self.wire.challenge_header: offer.key}, {"reason": reason})
+        return Challenge({self.wire.challenge_header.lower(): offer.key}, {"reason": reason})
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         found = self.wire.credentials(headers)
