@@ -144,7 +144,6 @@ def latencies(ports: dict[str, int], calls: int, *, warm_up: int = 30) -> dict[s
 async def facilitator_calls(url: str, calls: int, *, warm_up: int = 30) -> list[float]:
     """Return the seconds of /verify and /settle together, by this service's client and nothing around it."""
     client = Facilitator(url, None, 10, 10)
-    await client.open()
     body = json.dumps({"paymentPayload": {"filler": "x" * 3_000}}).encode()
     seconds = []
     for _ in range(warm_up + calls):

@@ -18,7 +18,6 @@ from ranking_evaluate.payments.protocol import (
     Evidence,
     Offer,
     PaymentFacts,
-    PaymentHeaders,
     Readiness,
     Settlement,
     Terms,
@@ -90,10 +89,9 @@ class ScriptedProtocol:
     `verifier` and `settler` answer at once, or with a future that the test resolves later.
     """
 
-    name = "scripted"
-    headers = PaymentHeaders("x-scripted-payment", "x-scripted-challenge", "x-scripted-receipt")
     wire = Wire(
         name="scripted",
+        title="scripted",
         credential_header="X-Scripted-Payment",
         challenge_header="X-Scripted-Challenge",
         receipt_header="X-Scripted-Receipt",
@@ -118,22 +116,20 @@ class ScriptedProtocol:
 
     def announce(self, amount: int) -> Announcement:
         terms = {"amount": str(amount), "asset": "token"}
-        return Announcement(accepts=(terms,), offer={"amount": str(amount)}, protocol={self.name: {}})
+        return Announcement(accepts=(terms,), offer={"amount": str(amount)}, protocol={self.wire.name: {}})
 
     def ready(self) -> Readiness:
         return self.readiness
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
         self.challenges += 1
-        return Challenge({self.headers.challenge: offer.key}, {"reason": reason})
-
-    def carries_credential(self, headers: Mapping[str, str]) -> bool:
-        return self.headers.credential in headers
+        return Challenge({self.wire.challenge_header.lower(): offer.key}, {"reason": reason})
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
-        text = headers.get(self.headers.credential)
-        if text is None:
+        found = self.wire.credentials(headers)
+        if not found:
             return None
+        (text,) = found
         try:
             members = json.loads(text)
             signed = Signed(members["key"], members["proof"], members["validBefore"], members["dressing"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import httpx
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract import openapi
 from ranking_evaluate.http.documents import free_half
 from ranking_evaluate.http.routes import free_routes
@@ -25,8 +26,8 @@ FOUND: Final[list[str]] = []
 @cache
 def _described() -> dict[str, Any]:
     offers: dict[str, Any] = {operation.id: {} for operation in OPERATIONS}
-    free = free_half(free_routes())
-    return openapi.render("https://rank.example", {"x402": offers, "mpp": offers}, None, free)
+    free = free_half(free_routes(WIRES))
+    return openapi.render("https://rank.example", WIRES, {"x402": offers, "mpp": offers}, None, free)
 
 
 @cache

@@ -45,6 +45,7 @@ class Shop:
         """Return what a request is answered: 200, or the code with its cause."""
         order = Order(
             operation=find("ranking-evaluate"),
+            wire=self.protocol.wire,
             protocol=self.protocol,
             key=key,
             url="http://service.test/v1/scripted/ranking-evaluate",
@@ -71,7 +72,7 @@ async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
     await store.open()
     protocol = ScriptedProtocol()
     rates = Rates("memory://", None, None)
-    purchases = Purchases(store, rates, (protocol,), verify_timeout=5.0, settle_timeout=5.0, clock=clock)
+    purchases = Purchases(store, rates, (protocol.wire,), verify_timeout=5.0, settle_timeout=5.0, clock=clock)
     made = Shop(store, clock, protocol, purchases)
     protocol.settler = made.settle
     yield made

@@ -89,7 +89,7 @@ class Process:
         self.purchases = Purchases(
             self.store,
             Rates("memory://", None, None),
-            (self.protocol,),
+            (self.protocol.wire,),
             verify_timeout=VERIFY_TIMEOUT,
             settle_timeout=90.0,
             clock=clock,
@@ -162,6 +162,7 @@ class Lifecycle(RuleBasedStateMachine):
         process = self.processes[number]
         order = Order(
             operation=OPERATION,
+            wire=process.protocol.wire,
             protocol=process.protocol,
             key=key,
             url="http://service.test/v1/scripted/ranking-evaluate",

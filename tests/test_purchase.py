@@ -22,7 +22,6 @@ from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Offer,
-    PaymentHeaders,
     Readiness,
     Refused,
     Rejected,
@@ -53,10 +52,9 @@ UNREADABLE: Final = {"x-scripted-payment": "{"}
 class OtherProtocol(ScriptedProtocol):
     """The protocol of another route."""
 
-    name = "other"
-    headers = PaymentHeaders("x-other-payment", "x-other-challenge", "x-other-receipt")
     wire = Wire(
         name="other",
+        title="other",
         credential_header="X-Other-Payment",
         challenge_header="X-Other-Challenge",
         receipt_header="X-Other-Receipt",
@@ -116,7 +114,7 @@ class Shop:
         return Purchases(
             self.store,
             Rates("memory://", None, payment_rate),
-            (self.protocol, OtherProtocol()),
+            (self.protocol.wire, OtherProtocol.wire),
             verify_timeout=1.0,
             settle_timeout=1.0,
             clock=self.clock,
@@ -140,6 +138,7 @@ class Shop:
     ) -> Order:
         return Order(
             operation=find("ranking-evaluate"),
+            wire=self.protocol.wire,
             protocol=self.protocol,
             key=key,
             url="http://service.test/v1/scripted/ranking-evaluate",

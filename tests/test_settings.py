@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pytest
 
 from ranking_evaluate.payments.config import MppConfig, X402Config
-from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, read_settings
+from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 BASE_USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -149,7 +149,10 @@ WRONG = [
     ("X402_MAX_TIMEOUT", "29", "between 30 and 600"),
     ("X402_MAX_TIMEOUT", "601", "between 30 and 600"),
     ("X402_MAX_TIMEOUT", "1e2", "whole number"),
+    ("X402_FACILITATOR_URL", "http://facilitator.example", "must be https, except for a loopback address"),
     ("X402_RPC_URL", "ws://rpc.example", "http or https"),
+    ("X402_RPC_URL", "http://10.0.0.7:8545", "must be https, except for a loopback address"),
+    ("MPP_RPC_URL", "http://localhost.example", "must be https, except for a loopback address"),
     ("MPP_RECIPIENT", "payee.eth", "40 hexadecimal digits"),
     ("MPP_CHAIN_ID", "0", "above zero"),
     ("MPP_RPC_URL", "rpc", "http or https"),
@@ -335,3 +338,8 @@ def test_a_wrong_secret_is_not_quoted(name: str) -> None:
 def test_settings_do_not_change() -> None:
     with pytest.raises(FrozenInstanceError):
         read().log_level = "debug"  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8545", "http://[::1]:8545", "http://localhost", "https://10.0.0.7"])
+def test_a_provider_on_this_machine_may_be_asked_without_tls(url: str) -> None:
+    assert values.url(url) == values.facilitator(url) == url

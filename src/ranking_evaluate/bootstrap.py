@@ -1,21 +1,22 @@
-"""The only place where parts meet: settings -> store and rails -> application."""
+"""The only place where parts meet: settings -> store and protocols -> application."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from fastapi import FastAPI
 
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.attempts.watched import WatchedStore
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.cdp import CdpUnusable
-from ranking_evaluate.payments.mpp import MppProtocol
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.protocol import PaymentProtocol
-from ranking_evaluate.payments.unconfigured import UnconfiguredRail
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates, RateStorageUnavailable
 from ranking_evaluate.settings import Settings, SettingsError
@@ -23,10 +24,27 @@ from ranking_evaluate.settings import Settings, SettingsError
 SQLITE: Final = "sqlite:///"
 
 
-def build(settings: Settings) -> FastAPI:
+class Known(NamedTuple):
+    """A payment protocol that this release speaks: how callers see it, and how it is made where it is configured."""
+
+    wire: Wire
+    configured: Callable[[Settings], PaymentProtocol | None]
+
+
+PROTOCOLS: Final = (
+    Known(X402Protocol.wire, lambda settings: X402Protocol(settings.x402) if settings.x402 else None),
+    Known(MppProtocol.wire, lambda settings: MppProtocol(settings.mpp) if settings.mpp else None),
+)
+"""Every payment protocol, a line each: routes, headers, documents and readiness are made from this list."""
+
+WIRES: Final = tuple(protocol.wire for protocol in PROTOCOLS)
+
+
+def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
     """Return the service for these settings; nothing is opened or asked before the application starts."""
     store = WatchedStore(open_store(settings.database_url))
-    protocols = rails(settings)
+    protocols = configured(settings, known)
+    wires = tuple(protocol.wire for protocol in known)
     try:
         rates = Rates(settings.rate_storage_url, settings.request_rate, settings.payment_rate)
     except RateStorageUnavailable as error:
@@ -34,13 +52,14 @@ def build(settings: Settings) -> FastAPI:
     purchases = Purchases(
         store,
         rates,
-        protocols,
+        wires,
         verify_timeout=settings.verify_timeout,
         settle_timeout=settings.settle_timeout,
     )
     return build_app(
         Parts(
             store=store,
+            wires=wires,
             protocols=protocols,
             purchases=purchases,
             rates=rates,
@@ -52,20 +71,17 @@ def build(settings: Settings) -> FastAPI:
     )
 
 
-def rails(settings: Settings) -> tuple[PaymentProtocol, ...]:
-    """Return every payment protocol, one line each; the ones without settings say that they are not configured."""
+def configured(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> tuple[PaymentProtocol, ...]:
+    """Return the payment protocols that the operator has configured.
+
+    Raises:
+        SettingsError: Requests to Coinbase's facilitator cannot be signed.
+    """
     try:
-        x402 = X402Protocol(settings.x402) if settings.x402 else _unconfigured(X402Protocol)
+        found = [protocol.configured(settings) for protocol in known]
     except CdpUnusable as error:
         raise SettingsError([f"RANKING_EVALUATE_X402_FACILITATOR_URL: {error}"]) from None
-    return (
-        x402,
-        MppProtocol(settings.mpp) if settings.mpp else _unconfigured(MppProtocol),
-    )
-
-
-def _unconfigured(protocol: type[X402Protocol | MppProtocol]) -> UnconfiguredRail:
-    return UnconfiguredRail(protocol.wire, protocol.headers, protocol.carries_credential)
+    return tuple(protocol for protocol in found if protocol is not None)
 
 
 def open_store(database_url: str, *, create: bool = True) -> AttemptStore:

@@ -15,7 +15,8 @@ from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.fingerprint import fingerprint
 from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.errors import RequestMalformed, refusal
+from ranking_evaluate.contract.errors import RequestMalformed, Unavailable, refusal
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.payments.protocol import Credential, Offer, PaymentProtocol, Unreadable
@@ -24,15 +25,26 @@ from ranking_evaluate.release import VERSION
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One request that passed the checks of its headers; `headers` are lower case, one value each."""
+    """One request that passed the checks of its headers; `headers` are lower case, one value each.
+
+    `wire` is the protocol of its route; `protocol` is None where nobody configured that one.
+    """
 
     operation: Operation[Any]
-    protocol: PaymentProtocol
+    wire: Wire
+    protocol: PaymentProtocol | None
     key: str
     url: str
     body: bytes
     headers: Mapping[str, str]
     client: str
+
+    @property
+    def payee(self) -> PaymentProtocol:
+        """The protocol that is to be paid by; raises PAYMENT_UNAVAILABLE where nobody configured it."""
+        if self.protocol is None:
+            raise Unavailable("PAYMENT_UNAVAILABLE", f"This service takes no {self.wire.name} payments.")
+        return self.protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +85,12 @@ class Purchase:
         return self.credential
 
 
-def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
+def consider(order: Order, wires: tuple[Wire, ...], now: float) -> Purchase:
     """Return the order as a purchase; it is evaluated first, so what cannot be delivered is never charged.
 
     Args:
         order: The request.
-        protocols: Every protocol, to tell whose credential the request carries.
+        wires: Every protocol, to tell whose credential the request carries.
         now: Epoch seconds, against which the credential's own times are held.
 
     Raises:
@@ -89,13 +101,13 @@ def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -
     except OperationError as error:
         raise refusal(error) from error
     offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body)
-    credential = _read_credential(order, offer, protocols)
+    credential = _read_credential(order, offer, wires)
     readable = credential if isinstance(credential, Credential) else None
     request = Request(
         key=order.key,
         fingerprint=fingerprint(
             operation=offer.operation,
-            protocol=order.protocol.name,
+            protocol=order.wire.name,
             release=VERSION,
             input_sha256=answered.input_sha256,
         ),
@@ -103,7 +115,7 @@ def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -
         credential_digest=readable.digest if readable else None,
         proofs=readable.proofs if readable else (),
     )
-    objection = order.protocol.check_terms(readable, offer, now) if readable else None
+    objection = order.payee.check_terms(readable, offer, now) if readable else None
     return Purchase(order, answered, offer, request, credential, objection)
 
 
@@ -120,17 +132,15 @@ def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes) -> O
     )
 
 
-def _read_credential(
-    order: Order, offer: Offer, protocols: tuple[PaymentProtocol, ...]
-) -> Credential | Unreadable | None:
-    for protocol in protocols:
-        if protocol.name != order.protocol.name and protocol.carries_credential(order.headers):
-            raise RequestMalformed(
-                "PAYMENT_PROTOCOL_MISMATCH", f"This route takes {order.protocol.name} credentials only."
-            )
-    if order.key == DISCOVERY_KEY and order.protocol.carries_credential(order.headers):
+def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Credential | Unreadable | None:
+    for wire in wires:
+        if wire.name != order.wire.name and wire.carries_credential(order.headers):
+            raise RequestMalformed("PAYMENT_PROTOCOL_MISMATCH", f"This route takes {order.wire.name} credentials only.")
+    if not order.wire.carries_credential(order.headers):
+        return None
+    if order.key == DISCOVERY_KEY:
         raise RequestMalformed("DISCOVERY_KEY", "This key is published for discovery; it buys nothing.")
-    return order.protocol.read_credential(order.headers, offer)
+    return order.payee.read_credential(order.headers, offer)
 
 
 def draft(purchase: Purchase, lease_seconds: float) -> Draft:
@@ -141,7 +151,7 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         key=purchase.request.key,
         claim=secrets.token_hex(16),
         lease_seconds=lease_seconds,
-        protocol=purchase.order.protocol.name,
+        protocol=purchase.order.wire.name,
         operation=purchase.offer.operation,
         release=purchase.offer.release,
         fingerprint=purchase.request.fingerprint,

@@ -50,10 +50,11 @@ from ranking_evaluate.contract.errors import (
     PaymentUncertain,
     Unavailable,
 )
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft
 from ranking_evaluate.payments.protocol import (
+    NOT_CONFIGURED,
     NotSent,
-    PaymentProtocol,
     Refused,
     Rejected,
     Settled,
@@ -105,7 +106,7 @@ class Purchases:
     Args:
         store: Where attempts are kept.
         rates: The payment-attempt window.
-        protocols: Every protocol, to tell whose credential a request carries.
+        wires: Every protocol, to tell whose credential a request carries.
         verify_timeout: Seconds in all for a verification.
         settle_timeout: Seconds in all for a settlement.
         clock: Epoch seconds, against which a credential's own times are held.
@@ -115,7 +116,7 @@ class Purchases:
         self,
         store: AttemptStore,
         rates: Rates,
-        protocols: tuple[PaymentProtocol, ...],
+        wires: tuple[Wire, ...],
         *,
         verify_timeout: float,
         settle_timeout: float,
@@ -123,7 +124,7 @@ class Purchases:
     ) -> None:
         self._store = store
         self._rates = rates
-        self._protocols = protocols
+        self._wires = wires
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
         self._clock = clock
@@ -132,7 +133,7 @@ class Purchases:
 
     async def buy(self, order: Order) -> Delivery:
         """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
-        purchase = consider(order, self._protocols, self._clock())
+        purchase = consider(order, self._wires, self._clock())
         try:
             return await self._decide(purchase)
         except StoreUnavailable as error:
@@ -202,7 +203,8 @@ class Purchases:
             raise await self._rejected(purchase, purchase.objection)
 
     def _check_protocol(self, purchase: Purchase) -> None:
-        ready, reason = purchase.order.protocol.ready()
+        protocol = purchase.order.protocol
+        ready, reason = NOT_CONFIGURED if protocol is None else protocol.ready()
         if not ready or self._closing:
             raise _provider_unavailable("the service is shutting down" if self._closing else reason)
 
@@ -248,7 +250,7 @@ class Purchases:
     async def _verify(self, purchase: Purchase) -> Verification:
         try:
             async with asyncio.timeout(self._verify_timeout):
-                return await purchase.order.protocol.verify(purchase.payment, purchase.offer)
+                return await purchase.order.payee.verify(purchase.payment, purchase.offer)
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - nothing was sent: whatever broke, the caller may come again.
@@ -283,7 +285,7 @@ class Purchases:
             return NotSent("the process was held up between the record and the call")
         try:
             async with asyncio.timeout(self._settle_timeout):
-                return await purchase.order.protocol.settle(purchase.payment, purchase.offer)
+                return await purchase.order.payee.settle(purchase.payment, purchase.offer)
         except TimeoutError:
             return Uncertain("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - from here on money may have moved, whatever broke.
@@ -355,11 +357,10 @@ class Purchases:
     async def _challenged(
         self, purchase: Purchase, code: str, detail: str, reason: str | None = None, receipt: str | None = None
     ) -> PaymentRequired:
-        protocol = purchase.order.protocol
-        challenge = await protocol.challenge(purchase.offer, reason)
+        challenge = await purchase.order.payee.challenge(purchase.offer, reason)
         headers = dict(challenge.headers)
         if receipt is not None:
-            headers[protocol.headers.receipt] = receipt
+            headers[purchase.order.wire.receipt_header.lower()] = receipt
         return PaymentRequired(code, detail, headers=headers, members=challenge.members)
 
 
@@ -377,7 +378,7 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     if row.output_sha256 != purchase.answer.output_sha256 or row.receipt is None:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
-    return Delivery(purchase.answer.body, purchase.order.protocol.headers.receipt, row.receipt, replayed)
+    return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
 
 
 def _uncertain() -> PaymentUncertain:

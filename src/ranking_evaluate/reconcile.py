@@ -67,13 +67,13 @@ class Reconciler:
 
     Args:
         store: Where the attempts are.
-        protocols: Every protocol; the chain of one without settings cannot be asked.
+        protocols: The configured protocols; the chains of others cannot be asked.
         who: The operator, as the audit names them.
     """
 
     def __init__(self, store: AttemptStore, protocols: tuple[PaymentProtocol, ...], who: str) -> None:
         self._store = store
-        self._protocols = {protocol.name: protocol for protocol in protocols}
+        self._protocols = {protocol.wire.name: protocol for protocol in protocols}
         self._who = who
 
     async def look_up(self, key: str) -> Case | None:
@@ -161,14 +161,13 @@ class Reconciler:
     def _facts(self, attempt: Attempt) -> PaymentFacts | None:
         """Return what the chain is asked about; the recipient is the current setting, because no row holds it."""
         protocol = self._protocols.get(attempt.protocol)
-        terms = None if protocol is None else protocol.terms()
-        if terms is None:
+        if protocol is None:
             return None
         return PaymentFacts(
             network=attempt.network,
             asset=attempt.asset,
             amount=attempt.amount,
-            pay_to=terms.pay_to,
+            pay_to=protocol.terms().pay_to,
             payer=attempt.payer,
             payment_id=attempt.payment_id,
             valid_before=attempt.valid_before,

@@ -25,9 +25,10 @@ from typer.testing import CliRunner, Result
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli import app
 from ranking_evaluate.cli.pay import new_key
-from ranking_evaluate.cli.payers import PAYERS, Mandate, Protocol
+from ranking_evaluate.cli.payers import PAYERS
+from ranking_evaluate.cli.payers.payer import Mandate
 from ranking_evaluate.cli.sandbox import SMALL_INPUT
-from ranking_evaluate.sandbox import Rail, Sandbox
+from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from tests.faults import facilitator, tempo_proxy
 from tests.faults.facilitator import FaultyFacilitator, forward_to
 from tests.faults.tempo_proxy import FaultyTempoProxy
@@ -57,7 +58,7 @@ class Shop:
     ) -> None:
         self.sandbox, self.faulty, self.proxy = sandbox, faulty, proxy
         self.environment = environment
-        self.rails: dict[str, Rail] = {rail.protocol: rail for rail in sandbox.rails}
+        self.rails: dict[str, FundedProtocol] = {rail.protocol: rail for rail in sandbox.protocols}
         self.client = httpx.Client(trust_env=False, timeout=30)
 
     def operator(self, *arguments: str, **environment: str | None) -> Result:
@@ -79,7 +80,7 @@ class Shop:
         mandate = Mandate(
             wallet_key=rail.payer.key, key=key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
         )
-        signed = PAYERS[Protocol(protocol)](challenge, mandate)
+        signed = PAYERS[protocol].sign(challenge, mandate)
         return Payment(url, {**headers, signed.header: signed.value}, key)
 
     def send(self, payment: Payment) -> httpx.Response:
@@ -138,7 +139,7 @@ def shop(request: pytest.FixtureRequest, sandbox: Any, tmp_path_factory: pytest.
     running.stop_service()
     running.start_service()
     environment: dict[str, str] = {}
-    for rail in running.rails:
+    for rail in running.protocols:
         environment |= rail.environment
     made = Shop(running, {**environment, **own}, faulty, proxy)
     yield made

@@ -14,15 +14,16 @@ import httpx
 import pytest
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.cli.demo import INPUT, OPERATION, DemoError, Purchase, _expect, check, mpp_facts, x402_facts
-from ranking_evaluate.sandbox import Rail, Wallet
+from ranking_evaluate.cli.demo import INPUT, OPERATION, DemoError, Purchase, _expect, check
+from ranking_evaluate.cli.payers import mpp, x402
+from ranking_evaluate.sandbox import FundedProtocol, Wallet
 
 TRANSACTION = "0x" + "ab" * 32
 PAYER = Wallet(key="0x" + "11" * 32, address="0x" + "Aa" * 20)
 RECEIPT = {"success": True, "transaction": TRANSACTION, "network": "eip155:31337", "payer": PAYER.address.lower()}
 LOCAL = evaluate(OPERATION, json.dumps(INPUT).encode())
 
-RAIL = Rail(
+RAIL = FundedProtocol(
     protocol="x402",
     network="eip155:31337",
     asset="0x" + "22" * 20,
@@ -51,7 +52,7 @@ GOOD = Purchase(
     challenge=httpx.Response(402),
     paid=answer(),
     replay=answer(replayed=True),
-    receipt=x402_facts(RECEIPT),
+    receipt=x402.facts(RECEIPT),
     before=(50_000, 0),
     after=(40_000, 10_000),
     after_replay=(40_000, 10_000),
@@ -71,11 +72,11 @@ def test_a_good_purchase_passes_every_check() -> None:
     [
         {"challenge": httpx.Response(200)},
         {"paid": answer(body=LOCAL + b" "), "replay": answer(body=LOCAL + b" ", replayed=True)},
-        {"receipt": x402_facts({**RECEIPT, "success": False})},
-        {"receipt": x402_facts({**RECEIPT, "transaction": "0x" + "cd" * 32})},
-        {"receipt": x402_facts({**RECEIPT, "transaction": ""})},
-        {"receipt": x402_facts({**RECEIPT, "payer": RAIL.payee})},
-        {"receipt": x402_facts({**RECEIPT, "network": "eip155:1"})},
+        {"receipt": x402.facts({**RECEIPT, "success": False})},
+        {"receipt": x402.facts({**RECEIPT, "transaction": "0x" + "cd" * 32})},
+        {"receipt": x402.facts({**RECEIPT, "transaction": ""})},
+        {"receipt": x402.facts({**RECEIPT, "payer": RAIL.payee})},
+        {"receipt": x402.facts({**RECEIPT, "network": "eip155:1"})},
         {"before": (50_001, 0)},
         {"before": (50_000, 1)},
         {"replay": answer(body=LOCAL + b" ", replayed=True)},
@@ -102,7 +103,7 @@ def over_mpp(purchase: Purchase) -> set[str]:
 
 
 MPP_RECEIPT = {"status": "success", "method": "tempo", "reference": TRANSACTION, "externalId": GOOD.key}
-MPP_GOOD = replace(GOOD, receipt=mpp_facts(MPP_RECEIPT), before=(50_000, 0), after=(39_000, 10_000))
+MPP_GOOD = replace(GOOD, receipt=mpp.facts(MPP_RECEIPT), before=(50_000, 0), after=(39_000, 10_000))
 
 
 def test_a_good_purchase_over_mpp_passes_every_check() -> None:
@@ -112,10 +113,10 @@ def test_a_good_purchase_over_mpp_passes_every_check() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"receipt": mpp_facts({**MPP_RECEIPT, "status": "failed"})},
-        {"receipt": mpp_facts({**MPP_RECEIPT, "reference": "0x" + "cd" * 32})},
-        {"receipt": mpp_facts({**MPP_RECEIPT, "externalId": "another_key_0123456789"})},
-        {"receipt": mpp_facts({**MPP_RECEIPT, "externalId": None})},
+        {"receipt": mpp.facts({**MPP_RECEIPT, "status": "failed"})},
+        {"receipt": mpp.facts({**MPP_RECEIPT, "reference": "0x" + "cd" * 32})},
+        {"receipt": mpp.facts({**MPP_RECEIPT, "externalId": "another_key_0123456789"})},
+        {"receipt": mpp.facts({**MPP_RECEIPT, "externalId": None})},
         # The price and more than a cent for the chain, or no fee at all.
         {"before": (60_000, 0)},
         {"before": (49_000, 0)},

@@ -25,9 +25,10 @@ from x402.schemas import PaymentPayload, PaymentRequired, PaymentRequirements, S
 from ranking_evaluate.cli import pay as pay_module
 from ranking_evaluate.cli import saved_credential
 from ranking_evaluate.cli.pay import Order, http_client, read_receipt, run_pay
-from ranking_evaluate.cli.payers import NOT_CHARGED, UNCLEAR, Mandate, PayError, Protocol, sign_mpp
+from ranking_evaluate.cli.payers.mpp import sign as sign_mpp
+from ranking_evaluate.cli.payers.payer import NOT_CHARGED, UNCLEAR, Mandate, PayError
 from ranking_evaluate.payments.config import MppConfig
-from ranking_evaluate.payments.mpp import MppProtocol
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.protocol import Credential, Offer
 from ranking_evaluate.sandbox.tempo import TempoProxy
 from ranking_evaluate.sandbox.wallets import new_wallet
@@ -124,7 +125,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., Answer]:
-    def run(*, body: bytes = b"{}", protocol: Protocol = Protocol.X402, **limits: Any) -> Answer:
+    def run(*, body: bytes = b"{}", protocol: str = "x402", **limits: Any) -> Answer:
         mandate = replace(Mandate(wallet_key=WALLET.key, key=KEY, max_amount=Decimal("0.01")), **limits)
         with httpx.Client(transport=httpx.MockTransport(service)) as client:
             return run_pay(

@@ -14,22 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranking_evaluate import OperationError
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract import document
-from ranking_evaluate.contract.document import PROTOCOLS, WORKFLOW, facts, price_usd, service_document
+from ranking_evaluate.contract.document import facts, price_usd, service_document, workflow
 from ranking_evaluate.contract.schema import input_schema, outline, result_schema
 from ranking_evaluate.core import canonical
 from ranking_evaluate.core.errors import ErrorCode
 from ranking_evaluate.operations.operation import Operation, check
 from ranking_evaluate.operations.registry import OPERATIONS
-from ranking_evaluate.payments.mpp import MppProtocol
-from ranking_evaluate.payments.x402 import X402Protocol
 from ranking_evaluate.release import RELEASED_AT, VERSION
 from tests.contract.schemas import Broken, broken, check_schema, is_valid, valid, validate
+from tests.fakes import ScriptedProtocol
 
 CONTRACT = json.loads(
     (Path(__file__).parent.parent / "oracles" / "ranking-evaluate.contract.json").read_text(encoding="utf-8")
 )
-OWN = service_document(OPERATIONS[0])
+OWN = service_document(OPERATIONS[0], WIRES)
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 
@@ -55,16 +55,19 @@ def test_no_member_is_missing_or_new() -> None:
 
 def test_the_registry_digest_is_that_of_the_documents_without_their_snapshots() -> None:
     contracts: list[Any] = [
-        {name: value for name, value in service_document(operation).items() if name != "releaseSnapshot"}
+        {name: value for name, value in service_document(operation, WIRES).items() if name != "releaseSnapshot"}
         for operation in OPERATIONS
     ]
     assert OWN["releaseSnapshot"]["sourceRegistrySha256"] == canonical.sha256(canonical.encode(contracts))
 
 
 def test_it_is_the_same_in_another_process() -> None:
-    script = "from ranking_evaluate.contract.document import registry_digest; print(registry_digest())"
+    script = (
+        "from ranking_evaluate.bootstrap import WIRES; "
+        "from ranking_evaluate.contract.document import registry_digest; print(registry_digest(WIRES))"
+    )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert said.stdout.strip() == document.registry_digest()
+    assert said.stdout.strip() == document.registry_digest(WIRES)
 
 
 # All contracts alike.
@@ -80,7 +83,7 @@ FREE_FORM = {"limits", "inputSchema", "outputSchema", "exampleInput", "exampleRe
 
 @each_operation
 def test_every_contract_has_the_same_members(operation: Operation[Any]) -> None:
-    own = service_document(operation)
+    own = service_document(operation, WIRES)
     assert list(own) == list(CONTRACT)
     for name in CONTRACT.keys() - FREE_FORM - {"requirementsProfile"}:
         assert shape(own[name]) == shape(CONTRACT[name]), name
@@ -91,7 +94,7 @@ def test_every_contract_has_the_same_members(operation: Operation[Any]) -> None:
 
 @each_operation
 def test_the_example_and_its_answer_meet_their_schemas(operation: Operation[Any]) -> None:
-    own = service_document(operation)
+    own = service_document(operation, WIRES)
     for schema in (own["inputSchema"], own["outputSchema"], own["outputSchema"]["properties"]["result"]):
         check_schema(schema)
     validate(own["exampleInput"], own["inputSchema"])
@@ -101,24 +104,25 @@ def test_the_example_and_its_answer_meet_their_schemas(operation: Operation[Any]
 
 @each_operation
 def test_the_price_is_written_once(operation: Operation[Any]) -> None:
-    own = service_document(operation)
+    own = service_document(operation, WIRES)
     assert own["priceUsd"] == own["pricing"]["proposedNominalUsd"] == price_usd(operation)
     assert Decimal(own["priceUsd"]) * 10**6 == operation.price_base_units
     assert own["pricing"]["sixDecimalTokenBaseUnits"] == str(operation.price_base_units)
 
 
-def test_the_headers_are_those_of_the_protocols() -> None:
-    for protocol in (X402Protocol, MppProtocol):
-        written = WORKFLOW[protocol.name]
-        assert protocol.headers.credential == written["credentialHeader"].lower()
-        assert protocol.headers.challenge == written["challengeHeader"].lower()
-        assert protocol.headers.receipt == written["receiptHeader"].lower()
-    assert {X402Protocol.name, MppProtocol.name} == set(PROTOCOLS)
+def test_the_workflow_names_each_protocol_and_its_headers() -> None:
+    written = workflow((*WIRES, ScriptedProtocol.wire))
+    assert written["supportedProtocols"] == ["x402", "mpp", "scripted"]
+    assert written["scripted"] == {
+        "credentialHeader": "X-Scripted-Payment",
+        "challengeHeader": "X-Scripted-Challenge",
+        "receiptHeader": "X-Scripted-Receipt",
+    }
 
 
 @each_operation
 def test_every_bound_among_the_facts_is_the_schema_s(operation: Operation[Any]) -> None:
-    for fact, value in facts(operation).items():
+    for fact, value in facts(operation, WIRES).items():
         if not fact.startswith("input."):
             continue
         *path, keyword = fact.removeprefix("input.").split(".")

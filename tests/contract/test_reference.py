@@ -12,15 +12,17 @@ import pytest
 from typer.testing import CliRunner
 
 from ranking_evaluate import evaluate
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.cli import app
 from ranking_evaluate.contract import llms, reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import PROTOCOLS, path_of, service_document
+from ranking_evaluate.contract.document import path_of, service_document
 from ranking_evaluate.contract.errors import PROBLEMS
+from ranking_evaluate.contract.wire import Client
 from ranking_evaluate.operations.registry import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
-RENDERED = reference.render()
+RENDERED = reference.render(WIRES)
 PAGES = [path for path in RENDERED if path.endswith((".md", ".txt"))]
 
 LIVE = {"/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt", "/reference/"}
@@ -37,14 +39,14 @@ def test_the_committed_file_is_what_is_rendered(path: str) -> None:
 
 def test_every_operation_has_its_pages() -> None:
     for operation in OPERATIONS:
-        assert json.loads(RENDERED[f"reference/services/{operation.id}.json"]) == service_document(operation)
+        assert json.loads(RENDERED[f"reference/services/{operation.id}.json"]) == service_document(operation, WIRES)
         example = json.loads(RENDERED[f"reference/examples/{operation.id}.json"])
         answer = json.loads(evaluate(operation.id, json.dumps(example["input"]).encode()))
         assert answer == example["response"]
         page = text(f"reference/tools/{operation.id}.md")
         for said in (operation.name, operation.description, *operation.intents, *operation.notes):
             assert said in page
-        assert all(path_of(operation, protocol) in page for protocol in PROTOCOLS)
+        assert all(path_of(operation, wire.name) in page for wire in WIRES)
 
 
 @pytest.mark.parametrize("code", PROBLEMS)
@@ -88,13 +90,13 @@ def test_llms_says_what_it_must() -> None:
         "by force",
     ):
         assert word in said
-    for name in llms.CLIENTS:
-        assert llms.client_source(name).rstrip() in said
+    for client in llms.clients(WIRES):
+        assert client.source.rstrip() in said
 
 
-@pytest.mark.parametrize("name", llms.CLIENTS)
-def test_the_examples_folder_shows_the_same_clients(name: str) -> None:
-    assert (ROOT / "examples" / name).read_text(encoding="utf-8") == llms.client_source(name)
+@pytest.mark.parametrize("client", llms.clients(WIRES), ids=lambda client: client.name)
+def test_the_examples_folder_shows_the_same_clients(client: Client) -> None:
+    assert (ROOT / "examples" / client.name).read_text(encoding="utf-8") == client.source
 
 
 def test_the_cases_are_there_as_csv_and_lead_from_the_page() -> None:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract.document import facts
 from ranking_evaluate.contract.requirements import NOTICE, compare, declaration
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -16,7 +17,7 @@ RANKING = OPERATIONS[0]
 
 
 def status(fact: str, required: Any) -> object:
-    compared: Any = compare(RANKING, {fact: required})
+    compared: Any = compare(RANKING, {fact: required}, WIRES)
     assert compared["requirements"][fact]["required"] == required
     assert compared["overall"] == compared["requirements"][fact]["status"]
     assert compared["notice"] == NOTICE
@@ -69,25 +70,25 @@ def test_a_requirement_is_compared_in_its_direction(fact: str, required: Any, ex
     assert status(fact, required) == expected
 
 
-NAMES = st.sampled_from(sorted(facts(RANKING))) | st.text(min_size=1, max_size=20)
+NAMES = st.sampled_from(sorted(facts(RANKING, WIRES))) | st.text(min_size=1, max_size=20)
 VALUES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=10)
 
 
 @given(requirements=st.dictionaries(NAMES, VALUES, max_size=5))
 def test_overall_is_compatible_only_when_every_requirement_is(requirements: dict[str, Any]) -> None:
-    compared: Any = compare(RANKING, requirements)
+    compared: Any = compare(RANKING, requirements, WIRES)
     statuses = [one["status"] for one in compared["requirements"].values()]
     assert (compared["overall"] == "compatible") is all(one == "compatible" for one in statuses)
     assert (compared["overall"] == "incompatible") is ("incompatible" in statuses)
     for fact, one in compared["requirements"].items():
-        assert (one["status"] == "unknown") is (fact not in facts(RANKING))
+        assert (one["status"] == "unknown") is (fact not in facts(RANKING, WIRES))
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 def test_what_is_declared_meets_itself(operation: Any) -> None:
-    assert compare(operation, dict(facts(operation)))["overall"] == "compatible"
+    assert compare(operation, dict(facts(operation, WIRES)), WIRES)["overall"] == "compatible"
 
 
 def test_the_declaration_names_every_operation() -> None:
-    declared: Any = declaration()
+    declared: Any = declaration(WIRES)
     assert [one["operation"] for one in declared["operations"]] == [operation.id for operation in OPERATIONS]

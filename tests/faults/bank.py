@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.crashing_service import PROVIDER_POINTS
 from tests.faults.facilitator import Fault, FaultyFacilitator, authorization_of
 from tests.faults.invariants import Call, Move

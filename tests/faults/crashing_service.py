@@ -36,9 +36,9 @@ from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli.serve import serve
-from ranking_evaluate.payments.mpp import MppProtocol
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.protocol import Credential, Offer, Settlement, Verification
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.server import start
 from ranking_evaluate.settings import read_settings

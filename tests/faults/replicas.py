@@ -35,7 +35,7 @@ class Replica:
         self.protocol = ScriptedProtocol(self.ledger)
         self.protocol.settler = lambda signed, offer: asyncio.ensure_future(self.settle(signed, offer))
         rates = Rates("memory://", None, None)
-        self.purchases = Purchases(self.store, rates, (self.protocol,), verify_timeout=5.0, settle_timeout=5.0)
+        self.purchases = Purchases(self.store, rates, (self.protocol.wire,), verify_timeout=5.0, settle_timeout=5.0)
 
     async def settle(self, signed: Signed, offer: Offer) -> Settlement:
         await asyncio.sleep(SETTLE_SECONDS)
@@ -46,6 +46,7 @@ class Replica:
     async def buy(self, signed: Signed) -> Delivery | ServiceError:
         order = Order(
             operation=find("ranking-evaluate"),
+            wire=self.protocol.wire,
             protocol=self.protocol,
             key=signed.key,
             url="http://service.test/v1/scripted/ranking-evaluate",

@@ -32,7 +32,7 @@ from ranking_evaluate.attempts.decide import (
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.order import Delivery, Order, Purchase, draft
 from ranking_evaluate.payments.protocol import Credential, NotSent, Offer, Refused, Settled, Settlement, Uncertain
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from ranking_evaluate.purchase import Purchases
 
 Patch = pytest.MonkeyPatch
@@ -133,7 +133,7 @@ def _answer_before_commit(patch: Patch) -> None:
         task = asyncio.create_task(later())
         kept.add(task)
         task.add_done_callback(kept.discard)
-        return Delivery(bought.answer.body, bought.order.protocol.headers.receipt, outcome.receipt, False)
+        return Delivery(bought.answer.body, bought.order.wire.receipt_header, outcome.receipt, False)
 
     patch.setattr(Purchases, "_record", eager)
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.processes import Processes
-from ranking_evaluate.sandbox.rail import Wallet
 from ranking_evaluate.sandbox.tempo import BALANCE_OF, TempoChain, TempoProxy, tempo_chain
 
 HANG_SECONDS = 8.0

@@ -27,14 +27,15 @@ import pytest
 from mpp import Challenge, Credential
 
 from ranking_evaluate.attempts.attempt import OperatorRelease
-from ranking_evaluate.cli.payers import Mandate, sign_x402
+from ranking_evaluate.cli.payers.payer import Mandate
+from ranking_evaluate.cli.payers.x402 import sign as sign_x402
 from ranking_evaluate.payments.config import MppConfig
-from ranking_evaluate.payments.mpp import MppProtocol
 from ranking_evaluate.payments.mpp import protocol as adapter
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.mpp.transaction import read_transaction
 from ranking_evaluate.payments.protocol import Offer
 from ranking_evaluate.release import VERSION
-from ranking_evaluate.sandbox.rail import Wallet
+from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.faults.facilitator import Fault as X402Fault

@@ -52,6 +52,7 @@ async def test_without_its_database_the_service_says_503_and_it_recovers_by_itse
     app = build_app(
         Parts(
             store=replica.store,
+            wires=(replica.protocol.wire,),
             protocols=(replica.protocol,),
             purchases=replica.purchases,
             rates=Rates("memory://", None, None),

@@ -64,6 +64,7 @@ class Options:
     max_in_flight: int = 256
     cors_origins: tuple[str, ...] = ("*",)
     protocol: ScriptedProtocol = field(default_factory=ScriptedProtocol)
+    is_configured: bool = True
     client: tuple[str, int] = ("192.0.2.7", 50_000)
 
 
@@ -74,11 +75,12 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
     rates = Rates("memory://", options.request_rate, options.payment_rate)
     protocol = options.protocol
     protocol.settler = settled
-    purchases = Purchases(store, rates, (protocol,), verify_timeout=1.0, settle_timeout=1.0, clock=clock)
+    purchases = Purchases(store, rates, (protocol.wire,), verify_timeout=1.0, settle_timeout=1.0, clock=clock)
     app = build_app(
         Parts(
             store=store,
-            protocols=(protocol,),
+            wires=(protocol.wire,),
+            protocols=(protocol,) if options.is_configured else (),
             purchases=purchases,
             rates=rates,
             public_origin="https://rank.example",

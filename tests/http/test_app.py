@@ -308,7 +308,7 @@ async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, lo
     config = configuration(
         service.app,
         limits=Limits(body_seconds=0.2),
-        refusals=EarlyRefusals(),
+        refusals=EarlyRefusals(service.app.state.parts.header_names),
         trusted_proxies=(),
         graceful_seconds=2,
     )

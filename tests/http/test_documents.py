@@ -10,20 +10,19 @@ from pathlib import PurePosixPath
 import httpx
 import pytest
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract import reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.http.documents import MEDIA_TYPES, documents, show_security_contact
 from ranking_evaluate.http.routes import free_routes
-from ranking_evaluate.payments.mpp import MppProtocol
 from ranking_evaluate.payments.protocol import Readiness
-from ranking_evaluate.payments.unconfigured import UnconfiguredRail
-from ranking_evaluate.payments.x402 import X402Protocol
+from tests.fakes import ScriptedProtocol
 from tests.http.conftest import BODY, JSON, PATH, Service
 from tests.http.test_app import check_common, check_problem
 
 pytestmark = pytest.mark.anyio
 
-STATIC = ["/reference/", *(f"/{path}" for path in reference.render() if path != "llms.txt")]
+STATIC = ["/reference/", *(f"/{path}" for path in reference.render((ScriptedProtocol.wire,)) if path != "llms.txt")]
 WITHOUT_ENDING = {"/reference/": MEDIA_TYPES[".md"], "/.well-known/x402": MEDIA_TYPES[".json"]}
 LIVE = ["/llms.txt", "/openapi.json", "/.well-known/x402"]
 
@@ -48,7 +47,7 @@ async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(servi
 @pytest.mark.parametrize("path", STATIC)
 async def test_the_reference_is_served_as_it_is_rendered(service: Service, path: str) -> None:
     name = path.removeprefix("/") if path != "/reference/" else "reference/README.md"
-    assert (await service.client.get(path)).content == reference.render()[name]
+    assert (await service.client.get(path)).content == reference.render((ScriptedProtocol.wire,))[name]
 
 
 async def test_no_document_takes_a_post(service: Service) -> None:
@@ -61,12 +60,8 @@ async def test_what_is_not_in_the_reference_is_404(service: Service) -> None:
         check_problem(await service.client.get(path), 404, "NOT_FOUND")
 
 
-def test_a_rail_that_is_not_configured_is_sold_in_no_document() -> None:
-    rails = tuple(
-        UnconfiguredRail(protocol.wire, protocol.headers, protocol.carries_credential)
-        for protocol in (X402Protocol, MppProtocol)
-    )
-    found = documents(free_routes(), "https://rank.example", rails, "https://rank.example/security")
+def test_a_protocol_that_is_not_configured_is_sold_in_no_document() -> None:
+    found = documents(free_routes(WIRES), "https://rank.example", WIRES, (), "https://rank.example/security")
     described = json.loads(found["/openapi.json"].content)
     assert not [path for path in described["paths"] if path.startswith(("/v1/x402", "/v1/mpp"))]
     assert described["info"]["contact"] == {"url": "https://rank.example/security"}

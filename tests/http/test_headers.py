@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ranking_evaluate.http.headers import header_names
-from ranking_evaluate.payments.mpp import MppProtocol
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.fakes import ScriptedProtocol
 
 BOTH = (X402Protocol.wire, MppProtocol.wire)

@@ -9,7 +9,6 @@ import pytest
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.payments.protocol import Readiness
 from ranking_evaluate.release import VERSION
-from tests.fakes import ScriptedProtocol
 from tests.http.conftest import Options, Service, Start
 
 pytestmark = pytest.mark.anyio
@@ -48,14 +47,7 @@ async def test_a_store_that_is_down_is_named(service: Service, monkeypatch: pyte
 
 
 async def test_a_service_without_a_rail_is_alive_and_not_ready(start: Start) -> None:
-    class Unconfigured(ScriptedProtocol):
-        def terms(self) -> Any:
-            return None
-
-        def ready(self) -> Readiness:
-            return Readiness(False, "not configured")
-
-    service = await start(Options(protocol=Unconfigured()))
+    service = await start(Options(is_configured=False))
     answer = await service.client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
     assert answer.json()["rails"]["scripted"] == {

@@ -19,6 +19,7 @@ from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from tests.contract.schemas import valid
 from tests.contract.test_document import faults
+from tests.fakes import ScriptedProtocol
 from tests.http.conftest import BODY, JSON, KEY, Options, Service, running
 from tests.oracles.answer_keys import BODIES, METRICS
 from tests.published import problem_without_id
@@ -109,7 +110,7 @@ async def test_the_media_type_and_the_size_are_checked_as_on_a_paid_route(servic
 async def test_get_declares_the_facts_of_every_operation(service: Service) -> None:
     answer = await service.client.get("/preflight")
     declared = {one["operation"]: one["facts"] for one in answer.json()["operations"]}
-    assert declared == {operation.id: dict(facts(operation)) for operation in OPERATIONS}
+    assert declared == {operation.id: dict(facts(operation, (ScriptedProtocol.wire,))) for operation in OPERATIONS}
 
 
 @pytest.mark.anyio

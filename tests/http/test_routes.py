@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.routing import Route
 
-from ranking_evaluate.bootstrap import build
-from ranking_evaluate.contract.document import PROTOCOLS, path_of
+from ranking_evaluate.bootstrap import WIRES, build
+from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.http.middleware import Envelope
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.settings import PREFIX, read_settings
@@ -69,7 +69,7 @@ async def test_the_description_names_exactly_the_routes_that_exist(app: FastAPI,
 
 def test_every_operation_has_a_paid_route_for_each_protocol(app: FastAPI) -> None:
     methods = methods_of(app)
-    paid = {path_of(operation, protocol) for operation in OPERATIONS for protocol in PROTOCOLS}
+    paid = {path_of(operation, wire.name) for operation in OPERATIONS for wire in WIRES}
     assert len(paid) == 10
     assert all(methods[path] == {"GET", "POST"} for path in paid)
 

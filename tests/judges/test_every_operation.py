@@ -10,19 +10,20 @@ import pytest
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import new_key
-from ranking_evaluate.cli.payers import PAYERS, RECEIPT_HEADERS, Mandate, Protocol
+from ranking_evaluate.cli.payers import PAYERS
+from ranking_evaluate.cli.payers.payer import Mandate
 from ranking_evaluate.contract.verify import verify
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.sandbox import Sandbox
 
 
-@pytest.mark.parametrize("protocol", list(Protocol))
+@pytest.mark.parametrize("protocol", PAYERS)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.id))
 def test_an_operation_is_bought_replayed_and_verified_offline(
-    sandbox: Sandbox, operation: Operation[object], protocol: Protocol
+    sandbox: Sandbox, operation: Operation[object], protocol: str
 ) -> None:
-    [rail] = [rail for rail in sandbox.rails if rail.protocol == protocol]
+    [rail] = [rail for rail in sandbox.protocols if rail.protocol == protocol]
     body = json.dumps(operation.example_input).encode()
     url = f"{sandbox.origin}/v1/{protocol}/{operation.id}"
     headers = {"Content-Type": "application/json", "Idempotency-Key": (key := new_key())}
@@ -32,14 +33,15 @@ def test_an_operation_is_bought_replayed_and_verified_offline(
     with httpx.Client(trust_env=False, timeout=60) as client:
         challenge = client.post(url, content=body, headers=headers)
         assert challenge.status_code == 402
-        signed = PAYERS[protocol](challenge, mandate)
+        signed = PAYERS[protocol].sign(challenge, mandate)
         before = rail.balance(rail.payee)
         paid, replayed = (
             client.post(url, content=body, headers={**headers, signed.header: signed.value}) for _ in range(2)
         )
     assert paid.status_code == replayed.status_code == 200
     assert paid.content == replayed.content == evaluate(operation.id, body)
-    assert paid.headers[RECEIPT_HEADERS[protocol]] == replayed.headers[RECEIPT_HEADERS[protocol]]
+    receipt = PAYERS[protocol].wire.receipt_header
+    assert paid.headers[receipt] == replayed.headers[receipt]
     assert "Idempotent-Replayed" not in paid.headers
     assert replayed.headers["Idempotent-Replayed"] == "true"
     assert rail.balance(rail.payee) - before == operation.price_base_units

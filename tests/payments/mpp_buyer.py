@@ -14,7 +14,7 @@ from mpp.methods.tempo._attribution import encode as memo_of
 from mpp.runtime import CredentialParams
 from pytempo import Call, TempoTransaction  # type: ignore[import-untyped]
 
-from ranking_evaluate.sandbox.rail import Wallet
+from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
 
 EXPIRING_NONCE = 2**256 - 1

@@ -12,7 +12,7 @@ import httpx
 from mpp import Challenge, Credential, Receipt
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.sandbox.rail import Wallet
+from ranking_evaluate.sandbox.funded import Wallet
 from tests.payments import mpp_buyer as buyer
 
 OPERATION: Final = "ranking-evaluate"

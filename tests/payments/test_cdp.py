@@ -140,7 +140,6 @@ def facilitator(stand_in: StandIn, secret: str) -> Facilitator:
 @pytest.mark.anyio
 async def test_each_request_is_signed_for_itself(stand_in: StandIn, keys: tuple[str, Any]) -> None:
     client = facilitator(stand_in, keys[0])
-    await client.open()
     try:
         assert (await client.supported())["kinds"]
         for _ in range(2):
@@ -157,7 +156,6 @@ async def test_each_request_is_signed_for_itself(stand_in: StandIn, keys: tuple[
 async def test_the_stand_in_would_find_an_unsigned_or_a_wrongly_signed_request(stand_in: StandIn) -> None:
     other, _ = elliptic()
     for client in (Facilitator(stand_in.url, "Bearer x", 5, 5), facilitator(stand_in, other)):
-        await client.open()
         try:
             assert isinstance(await client.verify(b"{}", payer=PAYER), Unreachable)
         finally:
@@ -171,7 +169,6 @@ async def test_a_call_that_cannot_be_signed_is_not_sent(stand_in: StandIn) -> No
         raise ValueError("no entropy")
 
     client = Facilitator(stand_in.url, None, 5, 5, broken)
-    await client.open()
     try:
         assert isinstance(await client.settle(b"{}", network=NETWORK, payer=PAYER), NotSent)
         assert isinstance(await client.verify(b"{}", payer=PAYER), Unreachable)

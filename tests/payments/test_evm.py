@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 import pytest
 from eth_account import Account
 from web3.types import RPCEndpoint
@@ -19,6 +19,7 @@ from ranking_evaluate.sandbox.anvil import Chain, start_anvil
 from ranking_evaluate.sandbox.processes import Processes
 from ranking_evaluate.sandbox.token import Token, deploy_token
 from ranking_evaluate.sandbox.wallets import new_wallet
+from tests.faults.facilitator import FaultyFacilitator
 
 pytestmark = pytest.mark.anyio
 
@@ -205,10 +206,6 @@ async def test_a_node_that_is_down_says_nothing(bank: Bank) -> None:
         {"result": 7},
     ],
 )
-async def test_a_node_that_answers_nonsense_says_nothing(
-    bank: Bank, monkeypatch: pytest.MonkeyPatch, said: object
-) -> None:
-    real = httpx.AsyncClient
-    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=said))
-    monkeypatch.setattr(httpx, "AsyncClient", lambda **given: real(transport=transport))
-    assert isinstance(await bank.look(bank.facts(valid_for=-1000)), Unknown)
+async def test_a_node_that_answers_nonsense_says_nothing(bank: Bank, said: object) -> None:
+    with FaultyFacilitator(lambda path, body: (200, json.dumps(said).encode())) as node:
+        assert isinstance(await AuthorizationLookup(node.url).look(bank.facts(valid_for=-1000)), Unknown)

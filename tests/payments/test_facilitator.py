@@ -242,7 +242,6 @@ def faulty(shared: FaultyFacilitator) -> FaultyFacilitator:
 @pytest.fixture
 async def client(faulty: FaultyFacilitator) -> AsyncIterator[Facilitator]:
     opened = Facilitator(faulty.url + "/", "Bearer of-the-operator", DEADLINE, DEADLINE)
-    await opened.open()
     yield opened
     await opened.close()
 
@@ -309,7 +308,6 @@ async def test_a_refused_connection_is_not_sent(client: Facilitator, faulty: Fau
 
 async def test_a_name_that_leads_nowhere_is_not_sent() -> None:
     nowhere = Facilitator("http://facilitator.invalid", None, DEADLINE * 10, DEADLINE * 10)
-    await nowhere.open()
     try:
         assert isinstance(await settle(nowhere, call()), NotSent)
         assert isinstance(await nowhere.verify(call(), payer=PAYER), Unreachable)
@@ -330,7 +328,6 @@ async def test_proxies_of_the_environment_are_not_asked(
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     client = Facilitator(faulty.url, None, DEADLINE, DEADLINE)
-    await client.open()
     try:
         assert isinstance(await settle(client, call()), Settled)
         assert await client.verify(call(), payer=PAYER) == Verified()
@@ -370,7 +367,6 @@ async def test_every_fault_of_a_verification_has_its_class(
 async def test_an_unusable_supported_document_is_no_answer(said: bytes) -> None:
     with FaultyFacilitator(lambda path, body: (200, said)) as odd:
         client = Facilitator(odd.url, None, DEADLINE, DEADLINE)
-        await client.open()
         with pytest.raises(FacilitatorError):
             await client.supported()
         await client.close()

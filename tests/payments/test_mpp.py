@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -41,8 +41,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments.mpp import MppConfig, MppProtocol
-from ranking_evaluate.payments.mpp.rpc import SendMarker
+from ranking_evaluate.payments.config import MppConfig
+from ranking_evaluate.payments.mpp.protocol import MppProtocol
+from ranking_evaluate.payments.mpp.rpc import NodeTransport
 from ranking_evaluate.payments.mpp.settlement import classify
 from ranking_evaluate.payments.protocol import (
     Credential,
@@ -61,9 +62,10 @@ from ranking_evaluate.payments.protocol import (
     Unreadable,
     Verified,
 )
+from ranking_evaluate.payments.provider_client import Answer, Broken, Late, NotConnected, ProviderClient, TooLarge
+from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.processes import Processes, free_port
-from ranking_evaluate.sandbox.rail import Wallet
-from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_rail
+from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_protocol
 from ranking_evaluate.sandbox.wallets import new_wallet
 from ranking_evaluate.settings import read_settings
 from tests.faults.tempo_proxy import Fault, Tempo
@@ -539,7 +541,7 @@ async def test_a_provider_that_is_down_is_asked_again_until_it_answers(
     tempo.proxy.fault = Fault.DOWN
     offer = new_offer()
     async with rail_of(config_of(tempo.proxy.url)) as rail:
-        assert rail.ready() == (False, "the node does not answer eth_chainId (RemoteProtocolError)")
+        assert rail.ready() == (False, "the node does not answer eth_chainId (ServerDisconnectedError)")
         tempo.proxy.fault = Fault.OTHER_CHAIN
         await until(lambda: "chain 1," in (rail.ready().reason or ""))
         tempo.proxy.fault = Fault.NONE
@@ -598,50 +600,53 @@ async def test_each_row_of_the_outcome_table(outcome: Receipt | Exception, send_
         assert "0x" not in found.reason
 
 
+class StandIn(ProviderClient):
+    """A client whose calls end as the test says."""
+
+    def __init__(self, *ends: BaseException | None) -> None:
+        super().__init__("the node", max_bytes=1, seconds=1)
+        self._ends = iter(ends)
+
+    async def call(self, *given: Any) -> Answer:
+        end = next(self._ends)
+        if end is not None:
+            raise end
+        return Answer(200, b"{}")
+
+
+async def send_through(transport: NodeTransport, method: str) -> None:
+    async with httpx.AsyncClient(transport=transport) as client:
+        with suppress(httpx.HTTPError, asyncio.CancelledError):
+            await client.post("http://node.example", json={"method": method})
+
+
 @pytest.mark.parametrize(
     ("error", "made"),
     [
         (None, True),
-        (httpx.ConnectError("refused"), False),
-        (httpx.ConnectTimeout("slow"), False),
-        (httpx.PoolTimeout("full"), False),
-        (httpx.ReadTimeout("slow"), True),
-        (httpx.ReadError("lost"), True),
-        (httpx.WriteError("lost"), True),
-        (httpx.RemoteProtocolError("closed"), True),
+        (NotConnected("refused"), False),
+        (Late("slow"), True),
+        (Broken("lost"), True),
+        (TooLarge("huge"), True),
         (asyncio.CancelledError(), True),
     ],
 )
 @pytest.mark.parametrize(
     "method", ["eth_sendRawTransaction", "eth_sendRawTransactionSync", "eth_getTransactionReceipt"]
 )
-async def test_the_marker_counts_a_send_unless_no_connection_came_about(
+async def test_a_send_counts_as_made_unless_no_connection_came_about(
     error: BaseException | None, made: bool, method: str
 ) -> None:
-    def end(_: httpx.Request) -> httpx.Response:
-        if error is not None:
-            raise error
-        return httpx.Response(200)
-
-    marker = SendMarker(httpx.MockTransport(end))
-    async with httpx.AsyncClient(transport=marker) as client:
-        with suppress(httpx.HTTPError, asyncio.CancelledError):
-            await client.post("http://node.example", json={"method": method})
-    assert marker.made is (made and "send" in method)
+    transport = NodeTransport(StandIn(error), "http://node.example")
+    await send_through(transport, method)
+    assert transport.send_made is (made and "send" in method)
 
 
 async def test_a_send_that_was_made_stays_made() -> None:
-    errors: Iterator[Exception] = iter([httpx.ReadError("lost"), httpx.ConnectError("refused")])
-
-    def end(_: httpx.Request) -> httpx.Response:
-        raise next(errors)
-
-    marker = SendMarker(httpx.MockTransport(end))
-    async with httpx.AsyncClient(transport=marker) as client:
-        for _ in range(2):
-            with suppress(httpx.HTTPError):
-                await client.post("http://node.example", json={"method": "eth_sendRawTransactionSync"})
-    assert marker.made
+    transport = NodeTransport(StandIn(Broken("lost"), NotConnected("refused")), "http://node.example")
+    for _ in range(2):
+        await send_through(transport, "eth_sendRawTransactionSync")
+    assert transport.send_made
 
 
 # Rotation
@@ -805,7 +810,7 @@ async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
 async def test_the_sandbox_rail_brings_all_that_the_service_needs_and_can_be_paid() -> None:
     processes = Processes()
     try:
-        with mpp_rail(processes) as sandbox:
+        with mpp_protocol(processes) as sandbox:
             config = read_settings(sandbox.environment).mpp
             assert config is not None
             before = sandbox.balance(sandbox.payer.address)

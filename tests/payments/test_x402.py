@@ -32,7 +32,7 @@ from ranking_evaluate.payments.protocol import (
     Unknown,
     Verified,
 )
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.facilitator import Fault, FaultyFacilitator, ledger_only
 
 pytestmark = pytest.mark.anyio
@@ -147,7 +147,7 @@ async def test_ten_thousand_base_units_are_a_cent_and_not_ten_thousand_dollars(p
 async def test_no_header_is_no_credential(protocol: X402Protocol) -> None:
     for headers in ({}, {"x-payment": "e30="}, {"authorization": "Payment e30="}):
         assert protocol.read_credential(headers, OFFER) is None
-        assert not protocol.carries_credential(headers)
+        assert not protocol.wire.carries_credential(headers)
 
 
 async def test_the_facts_of_a_credential(protocol: X402Protocol) -> None:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ranking_evaluate.sandbox.processes import Processes
-from ranking_evaluate.sandbox.x402_rail import x402_rail
+from ranking_evaluate.sandbox.x402 import x402_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ranking_evaluate.sandbox import Rail
+    from ranking_evaluate.sandbox import FundedProtocol
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +23,6 @@ def processes() -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module")
-def rail(processes: Processes) -> Iterator[Rail]:
-    with x402_rail(processes) as started:
+def rail(processes: Processes) -> Iterator[FundedProtocol]:
+    with x402_protocol(processes) as started:
         yield started

@@ -18,18 +18,18 @@ from ranking_evaluate.sandbox.wallets import new_wallet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ranking_evaluate.sandbox import Rail, Wallet
+    from ranking_evaluate.sandbox import FundedProtocol, Wallet
 
 PRICE = 10_000
 
 
 @pytest.fixture
-def client(rail: Rail) -> Iterator[httpx.Client]:
+def client(rail: FundedProtocol) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=str(rail.info["facilitator"]), trust_env=False, timeout=30) as opened:
         yield opened
 
 
-def requirements(rail: Rail) -> PaymentRequirements:
+def requirements(rail: FundedProtocol) -> PaymentRequirements:
     return PaymentRequirements(
         scheme="exact",
         network=rail.network,
@@ -41,7 +41,7 @@ def requirements(rail: Rail) -> PaymentRequirements:
     )
 
 
-def payment(rail: Rail, payer: Wallet | None = None) -> dict[str, Any]:
+def payment(rail: FundedProtocol, payer: Wallet | None = None) -> dict[str, Any]:
     """Return the body of /verify and /settle for one payment that the official client has signed."""
     offered = requirements(rail)
     client = x402ClientSync()
@@ -57,12 +57,12 @@ def payment(rail: Rail, payer: Wallet | None = None) -> dict[str, Any]:
     }
 
 
-def test_it_supports_exact_payments_on_its_chain(rail: Rail, client: httpx.Client) -> None:
+def test_it_supports_exact_payments_on_its_chain(rail: FundedProtocol, client: httpx.Client) -> None:
     kinds = client.get("/supported").json()["kinds"]
     assert {"x402Version": 2, "scheme": "exact", "network": rail.network} in kinds
 
 
-def test_a_verified_payment_settles_once(rail: Rail, client: httpx.Client) -> None:
+def test_a_verified_payment_settles_once(rail: FundedProtocol, client: httpx.Client) -> None:
     body = payment(rail)
     before = rail.balance(rail.payer.address), rail.balance(rail.payee)
     assert client.post("/verify", json=body).json() == {"isValid": True, "payer": rail.payer.address}
@@ -84,7 +84,7 @@ def test_a_verified_payment_settles_once(rail: Rail, client: httpx.Client) -> No
     assert rail.balance(rail.payee) == before[1] + PRICE
 
 
-def test_a_wallet_without_tokens_is_refused(rail: Rail, client: httpx.Client) -> None:
+def test_a_wallet_without_tokens_is_refused(rail: FundedProtocol, client: httpx.Client) -> None:
     body = payment(rail, new_wallet())
     poor = "invalid_exact_evm_insufficient_balance"
     assert client.post("/verify", json=body).json()["invalidReason"] == poor
@@ -103,13 +103,15 @@ def test_a_wallet_without_tokens_is_refused(rail: Rail, client: httpx.Client) ->
         ("nonce", "0x" + "22" * 32, "invalid_exact_evm_payload_signature"),
     ],
 )
-def test_changed_terms_are_refused(rail: Rail, client: httpx.Client, member: str, value: str, reason: str) -> None:
+def test_changed_terms_are_refused(
+    rail: FundedProtocol, client: httpx.Client, member: str, value: str, reason: str
+) -> None:
     body = copy.deepcopy(payment(rail))
     body["paymentPayload"]["payload"]["authorization"][member] = value
     assert client.post("/verify", json=body).json()["invalidReason"] == reason
 
 
-def test_another_scheme_is_refused(rail: Rail, client: httpx.Client) -> None:
+def test_another_scheme_is_refused(rail: FundedProtocol, client: httpx.Client) -> None:
     body = copy.deepcopy(payment(rail))
     body["paymentPayload"]["accepted"]["scheme"] = body["paymentRequirements"]["scheme"] = "upto"
     assert client.post("/verify", json=body).json() == {"isValid": False, "invalidReason": "unsupported_scheme"}
@@ -117,7 +119,7 @@ def test_another_scheme_is_refused(rail: Rail, client: httpx.Client) -> None:
     assert (settled["success"], settled["errorReason"]) == (False, "unsupported_scheme")
 
 
-def test_concurrent_settlements_do_not_disturb_each_other(rail: Rail, client: httpx.Client) -> None:
+def test_concurrent_settlements_do_not_disturb_each_other(rail: FundedProtocol, client: httpx.Client) -> None:
     before = rail.balance(rail.payee)
     bodies = [payment(rail) for _ in range(12)]
     with ThreadPoolExecutor(len(bodies)) as threads:
@@ -127,5 +129,5 @@ def test_concurrent_settlements_do_not_disturb_each_other(rail: Rail, client: ht
     assert rail.balance(rail.payee) == before + len(bodies) * PRICE
 
 
-def test_an_unknown_transaction_is_not_confirmed(rail: Rail) -> None:
+def test_an_unknown_transaction_is_not_confirmed(rail: FundedProtocol) -> None:
     assert not rail.is_confirmed("0x" + "ab" * 32)

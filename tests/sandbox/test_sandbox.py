@@ -17,7 +17,7 @@ from rich.console import Console
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
-from ranking_evaluate.cli.payers import Mandate, PayError, Protocol
+from ranking_evaluate.cli.payers.payer import Mandate, PayError
 from ranking_evaluate.cli.sandbox import SMALL_INPUT, first_call, summary, write_info
 from ranking_evaluate.sandbox import Sandbox, SandboxError
 from ranking_evaluate.sandbox.processes import free_port, is_port_free
@@ -77,7 +77,7 @@ def test_the_service_gets_the_settings_of_every_rail_and_nothing_else(
 
 def test_nothing_stays_behind(sandbox: Callable[..., Sandbox]) -> None:
     with sandbox() as running:
-        ports = [httpx.URL(running.origin).port, *(httpx.URL(rail.rpc).port for rail in running.rails)]
+        ports = [httpx.URL(running.origin).port, *(httpx.URL(rail.rpc).port for rail in running.protocols)]
         assert not any(is_port_free(port) for port in ports if port is not None)
     assert all(is_port_free(port) for port in ports if port is not None)
     assert not running.processes.directory.exists()
@@ -127,9 +127,9 @@ def test_pay_buys_from_the_real_service_once_over_each_protocol_and_as_the_sandb
     body = SMALL_INPUT.encode()
     with Sandbox() as running:
         page = printed(summary(running))
-        for rail in running.rails:
+        for rail in running.protocols:
             url = f"{running.origin}/v1/{rail.protocol}/ranking-evaluate"
-            order = Order(url=url, protocol=Protocol(rail.protocol), body=body, key=new_key())
+            order = Order(url=url, protocol=rail.protocol, body=body, key=new_key())
             mandate = Mandate(
                 wallet_key=rail.payer.key, key=order.key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
             )

@@ -155,7 +155,7 @@ async def _open_reconciler(*, rails: bool) -> AsyncIterator[Reconciler]:
     from ranking_evaluate.reconcile import Reconciler
     from ranking_evaluate.settings import read_settings
 
-    protocols = bootstrap.rails(read_settings()) if rails else ()
+    protocols = bootstrap.configured(read_settings()) if rails else ()
     try:
         async with _open_store() as store:
             yield Reconciler(store, protocols, operator())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
@@ -16,12 +16,13 @@ from rich.table import Table
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, read_receipt
-from ranking_evaluate.cli.payers import PAYERS, RECEIPT_HEADERS, Mandate, PayError, Protocol
+from ranking_evaluate.cli.payers import PAYERS
+from ranking_evaluate.cli.payers.payer import Mandate, PayError, ReceiptFacts
 from ranking_evaluate.cli.sandbox import termination_as_interrupt
 from ranking_evaluate.operations import registry
 
 if TYPE_CHECKING:
-    from ranking_evaluate.sandbox import Rail
+    from ranking_evaluate.sandbox import FundedProtocol
 
 OPERATION: Final = "ranking-evaluate"
 METRICS: Final = {
@@ -79,18 +80,6 @@ INPUT: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReceiptFacts:
-    """What a receipt says; None where the protocol leaves it out."""
-
-    success: bool
-    transaction: str
-    network: str | None
-    payer: str | None
-    amount: str | None
-    key: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Purchase:
     """What was seen while one answer was bought and fetched again; balances are (payer, payee) in base units."""
 
@@ -108,72 +97,42 @@ class DemoError(Exception):
     """The demonstration cannot go on; the text says what the service answered instead."""
 
 
-def x402_facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
-    """Return what a PAYMENT-RESPONSE says."""
-    return ReceiptFacts(
-        success=receipt.get("success") is True,
-        transaction=str(receipt.get("transaction", "")),
-        network=str(receipt.get("network", "")),
-        payer=str(receipt.get("payer", "")),
-        amount=receipt.get("amount"),
-        key=None,
-    )
-
-
-def mpp_facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
-    """Return what a Payment-Receipt says; it names the key, but no chain, payer or amount."""
-    return ReceiptFacts(
-        success=receipt.get("status") == "success",
-        transaction=str(receipt.get("reference", "")),
-        network=None,
-        payer=None,
-        amount=None,
-        key=str(receipt.get("externalId", "")),
-    )
-
-
-RECEIPT_READERS: Final[Mapping[Protocol, Callable[[Mapping[str, Any]], ReceiptFacts]]] = {
-    Protocol.X402: x402_facts,
-    Protocol.MPP: mpp_facts,
-}
-
-
-def buy(rail: Rail, origin: str, body: bytes) -> Purchase:
+def buy(rail: FundedProtocol, origin: str, body: bytes) -> Purchase:
     """Buy one answer over `rail` with the official client, then send the same request again.
 
     Raises:
         DemoError: The service did not answer as it must.
     """
-    protocol = Protocol(rail.protocol)
+    payer = PAYERS[rail.protocol]
     key = new_key()
-    order = Order(url=f"{origin}/v1/{protocol}/{OPERATION}", protocol=protocol, body=body, key=key)
+    order = Order(url=f"{origin}/v1/{rail.protocol}/{OPERATION}", protocol=rail.protocol, body=body, key=key)
     before = _balances(rail)
     with http_client(order.url) as client:
         challenge = _expect(402, client.post(order.url, content=body, headers=order.headers))
         price = Decimal(registry.find(OPERATION).price_base_units).scaleb(-rail.decimals)
         mandate = Mandate(wallet_key=rail.payer.key, key=key, max_amount=price, asset=rail.asset, rpc_url=rail.rpc)
-        signed = PAYERS[protocol](challenge, mandate)
+        signed = payer.sign(challenge, mandate)
         headers = {**order.headers, signed.header: signed.value}
         paid = _expect(200, client.post(order.url, content=body, headers=headers))
         after = _balances(rail)
         replay = _expect(200, client.post(order.url, content=body, headers=headers))
-    receipt = read_receipt(paid.headers.get(RECEIPT_HEADERS[protocol], ""))
+    receipt = read_receipt(paid.headers.get(payer.wire.receipt_header, ""))
     return Purchase(
         key=key,
         challenge=challenge,
         paid=paid,
         replay=replay,
-        receipt=RECEIPT_READERS[protocol](receipt),
+        receipt=payer.facts(receipt),
         before=before,
         after=after,
         after_replay=_balances(rail),
     )
 
 
-def check(rail: Rail, purchase: Purchase, local: bytes) -> list[tuple[str, bool]]:
+def check(rail: FundedProtocol, purchase: Purchase, local: bytes) -> list[tuple[str, bool]]:
     """Return every claim about the purchase, and whether it holds."""
     price = registry.find(OPERATION).price_base_units
-    header = RECEIPT_HEADERS[Protocol(rail.protocol)]
+    header = PAYERS[rail.protocol].wire.receipt_header
     receipt, paid, replay = purchase.receipt, purchase.paid, purchase.replay
     (payer_before, payee_before), (payer_after, payee_after) = purchase.before, purchase.after
     return [
@@ -191,7 +150,7 @@ def check(rail: Rail, purchase: Purchase, local: bytes) -> list[tuple[str, bool]
     ]
 
 
-def _naming_claims(rail: Rail, purchase: Purchase) -> list[tuple[str, bool]]:
+def _naming_claims(rail: FundedProtocol, purchase: Purchase) -> list[tuple[str, bool]]:
     """Return the claims about whom the receipt names, as far as receipts of this protocol name anybody."""
     receipt = purchase.receipt
     claims = []
@@ -204,7 +163,7 @@ def _naming_claims(rail: Rail, purchase: Purchase) -> list[tuple[str, bool]]:
     return claims
 
 
-def _paid_claim(rail: Rail, paid: int, price: int) -> tuple[str, bool]:
+def _paid_claim(rail: FundedProtocol, paid: int, price: int) -> tuple[str, bool]:
     if rail.takes_gas_in_asset:
         return "the payer paid the price, and the chain's fee of at most a cent", price < paid <= 2 * price
     return "the payer paid the price exactly", paid == price
@@ -224,7 +183,7 @@ def scores_table(response: Mapping[str, Any]) -> Table:
     return table
 
 
-def receipt_table(rail: Rail, purchase: Purchase) -> Table:
+def receipt_table(rail: FundedProtocol, purchase: Purchase) -> Table:
     """Return what the receipt says."""
     receipt = purchase.receipt
     # Without a frame a transaction's hash fits on one line of 80 columns, where it can be copied.
@@ -238,7 +197,7 @@ def receipt_table(rail: Rail, purchase: Purchase) -> Table:
     return table
 
 
-def balances_table(rail: Rail, purchase: Purchase) -> Table:
+def balances_table(rail: FundedProtocol, purchase: Purchase) -> Table:
     """Return what payer and payee had before the payment, after it, and after the replay."""
     table = Table(box=box.ROUNDED, title=f"\nBalances in {rail.asset_name}", title_justify="left", title_style="bold")
     for heading in ("", "before", "after", "after the replay"):
@@ -266,7 +225,7 @@ def demo() -> None:
                 console.print(f"The service runs at {running.origin}. A help centre's search is evaluated.\n")
                 local = evaluate(OPERATION, body)
                 answers: set[bytes] = set()
-                for number, rail in enumerate(running.rails):
+                for number, rail in enumerate(running.protocols):
                     purchase = buy(rail, running.origin, body)
                     answers.add(purchase.paid.content)
                     if number == 0:
@@ -280,7 +239,7 @@ def demo() -> None:
                             failed.append(f"{rail.protocol}: {claim}")
                 if len(answers) > 1:
                     failed.append("both protocols sell the same bytes")
-                elif len(running.rails) > 1:
+                elif len(running.protocols) > 1:
                     console.print("\nEvery protocol sold the same bytes.")
     except (SandboxError, PayError, DemoError, httpx.HTTPError, OSError) as error:
         typer.echo(f"The demonstration failed. {error}", err=True)
@@ -300,11 +259,11 @@ def _expect(status: int, response: httpx.Response) -> httpx.Response:
     return response
 
 
-def _balances(rail: Rail) -> tuple[int, int]:
+def _balances(rail: FundedProtocol) -> tuple[int, int]:
     return rail.balance(rail.payer.address), rail.balance(rail.payee)
 
 
-def _is_confirmed(rail: Rail, receipt: ReceiptFacts) -> bool:
+def _is_confirmed(rail: FundedProtocol, receipt: ReceiptFacts) -> bool:
     return len(receipt.transaction) == 66 and rail.is_confirmed(receipt.transaction)
 
 
@@ -312,5 +271,5 @@ def _score(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 
-def _units(amount: int, rail: Rail) -> str:
+def _units(amount: int, rail: FundedProtocol) -> str:
     return f"{Decimal(amount).scaleb(-rail.decimals):,.{rail.decimals}f}"

@@ -23,7 +23,8 @@ import httpx
 import typer
 
 from ranking_evaluate.cli import saved_credential
-from ranking_evaluate.cli.payers import PAYERS, RECEIPT_HEADERS, UNCLEAR, Mandate, PayError, Protocol, Signed
+from ranking_evaluate.cli.payers import PAYERS
+from ranking_evaluate.cli.payers.payer import UNCLEAR, Mandate, PayError, Signed
 from ranking_evaluate.cli.saved_credential import SavedCredential
 from ranking_evaluate.contract.idempotency import is_key
 
@@ -40,7 +41,7 @@ class Order:
     """What to buy."""
 
     url: str
-    protocol: Protocol
+    protocol: str
     body: bytes = field(repr=False)
     key: str
 
@@ -111,7 +112,7 @@ def run_pay(
         if challenge.status_code != httpx.codes.PAYMENT_REQUIRED:
             raise PayError(f"{_explain(challenge)} Nothing was paid.")
         number = 1 if saved is None else saved.number + 1
-        saved = _save(order, PAYERS[order.protocol](challenge, mandate), number, state_dir)
+        saved = _save(order, PAYERS[order.protocol].sign(challenge, mandate), number, state_dir)
         say(f"Paying {saved.terms}.")
     else:
         say(f"Sending the credential signed before again ({saved.terms}); nothing new is signed.")
@@ -203,7 +204,7 @@ def _post(order: Order, client: httpx.Client, saved: SavedCredential | None) -> 
 def _answer(order: Order, response: httpx.Response) -> Answer:
     return Answer(
         body=response.content,
-        receipt=response.headers.get(RECEIPT_HEADERS[order.protocol]),
+        receipt=response.headers.get(PAYERS[order.protocol].wire.receipt_header),
         replayed=response.headers.get("Idempotent-Replayed") == "true",
     )
 
@@ -268,6 +269,12 @@ def _amount(text: str) -> Decimal:
     return amount
 
 
+def _protocol(text: str) -> str:
+    if text not in PAYERS:
+        raise typer.BadParameter(f"{text!r} is not one of {', '.join(repr(name) for name in PAYERS)}.")
+    return text
+
+
 def _key(text: str | None) -> str | None:
     if text is not None and not is_key(text):
         raise typer.BadParameter("16 to 128 letters, digits, hyphens and underscores, please.")
@@ -278,7 +285,10 @@ def pay(
     url: Annotated[
         str, typer.Argument(metavar="URL", help="The paid route, such as https://HOST/v1/x402/ranking-evaluate.")
     ],
-    protocol: Annotated[Protocol, typer.Option(help="The payment protocol of the route.")],
+    protocol: Annotated[
+        str,
+        typer.Option(callback=_protocol, metavar=f"[{'|'.join(PAYERS)}]", help="The payment protocol of the route."),
+    ],
     input_file: Annotated[
         typer.FileBinaryRead, typer.Option("--input", metavar="FILE", help="The input JSON, or - for standard input.")
     ],

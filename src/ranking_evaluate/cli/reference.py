@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract.reference import FOLDER, render
 
 
@@ -17,7 +18,7 @@ def reference(
     directory: Annotated[Path, typer.Option(help="The top of the checkout.")] = Path(),
 ) -> None:
     """Write reference/ and llms.txt, as this release would serve them."""
-    rendered = render()
+    rendered = render(WIRES)
     written = {path.relative_to(directory).as_posix() for path in (directory / FOLDER).rglob("*") if path.is_file()}
     stale = [path for path, content in rendered.items() if _content(directory / path) != content]
     left = sorted(written - rendered.keys())

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from ranking_evaluate.sandbox import Rail, Sandbox
+    from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 
 SMALL_INPUT = (
     '{"queries":[{"id":"q","retrieved":["b","a"],"judgments":[{"id":"a","grade":3},{"id":"b","grade":1}]}],"k":2}'
@@ -67,7 +67,7 @@ def summary(sandbox: Sandbox) -> Table:
     table.add_column(overflow="fold")
     table.add_row("service", sandbox.origin)
     table.add_row("database", sandbox.database)
-    for rail in sandbox.rails:
+    for rail in sandbox.protocols:
         table.add_row()
         table.add_row(f"{rail.protocol} network", rail.network)
         table.add_row("asset", f"{rail.asset} ({rail.asset_name})")
@@ -79,7 +79,7 @@ def summary(sandbox: Sandbox) -> Table:
     return table
 
 
-def first_call(sandbox: Sandbox, rail: Rail) -> str:
+def first_call(sandbox: Sandbox, rail: FundedProtocol) -> str:
     """Return a command line that buys a first answer over one of the rails."""
     settings = [f"RANKING_EVALUATE_WALLET_KEY={rail.payer.key}"]
     if "RANKING_EVALUATE_MPP_RPC_URL" in rail.environment:
@@ -110,7 +110,7 @@ def sandbox(
     try:
         with termination_as_interrupt(), Sandbox(port=port) as running:
             console.print(summary(running))
-            for rail in running.rails:
+            for rail in running.protocols:
                 console.print(f"\nA first call over {rail.protocol}:", style="bold")
                 # Printed raw: a command line that was wrapped or coloured could not be copied.
                 typer.echo(first_call(running, rail))

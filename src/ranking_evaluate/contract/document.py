@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.contract.discovery import example_body
 from ranking_evaluate.contract.schema import Schema, answer_schema, input_schema
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.errors import ErrorCode
 from ranking_evaluate.operations.operation import RESULT_BYTES, Operation
@@ -19,8 +20,8 @@ from ranking_evaluate.release import RELEASED_AT, VERSION
 
 Document = dict[str, Any]
 
-PROTOCOLS: Final = ("x402", "mpp")
-"""The protocols that every operation is sold over, by their part of the route."""
+Wires = tuple[Wire, ...]
+"""The protocols that every operation is sold over, in the order in which documents list them."""
 
 TOKEN_DECIMALS: Final = 6
 
@@ -66,28 +67,18 @@ ERRORS: Final = (
 )
 """The contract's own words about each status; `contract.errors.PROBLEMS` speaks of each code."""
 
-WORKFLOW: Final[Document] = {
-    "discoveryOnly": False,
-    "supportedProtocols": list(PROTOCOLS),
-    "x402": {
-        "credentialHeader": "PAYMENT-SIGNATURE",
-        "challengeHeader": "PAYMENT-REQUIRED",
-        "receiptHeader": "PAYMENT-RESPONSE",
-        "version": 2,
-        "scheme": "exact",
-        "paymentIdentifier": "payment-identifier extension MUST equal the HTTP Idempotency-Key",
-        "sdk": "@x402/core with @x402/evm",
-    },
-    "mpp": {
-        "supported": True,
-        "credentialHeader": "Authorization",
-        "challengeHeader": "WWW-Authenticate",
-        "receiptHeader": "Payment-Receipt",
-        "method": "tempo",
-        "intent": "charge",
-        "sdk": "mppx",
-        "tokenDecimals": TOKEN_DECIMALS,
-    },
+
+def workflow(wires: Wires) -> Document:
+    """Return how a purchase goes, with what each protocol has of its own."""
+    return {
+        "discoveryOnly": False,
+        "supportedProtocols": [wire.name for wire in wires],
+        **{wire.name: wire.workflow for wire in wires},
+        **_PURCHASE,
+    }
+
+
+_PURCHASE: Final[Document] = {
     "steps": [
         "Check configured readiness and the exact service schema",
         (
@@ -107,7 +98,7 @@ WORKFLOW: Final[Document] = {
 }
 
 
-def facts(operation: Operation[Any]) -> dict[str, bool | int | float | str]:
+def facts(operation: Operation[Any], wires: Wires) -> dict[str, bool | int | float | str]:
     """Return what is declared about the operation; preflight compares requirements with these and nothing else."""
     return {
         "execution.suppliedCode": False,
@@ -123,7 +114,7 @@ def facts(operation: Operation[Any]) -> dict[str, bool | int | float | str]:
         "execution.deterministic": True,
         "execution.networkAccess": False,
         "privacy.resultBodyPersisted": False,
-        **{f"payment.{protocol}": True for protocol in PROTOCOLS},
+        **{f"payment.{wire.name}": True for wire in wires},
         "operation.id": operation.id,
         "operation.category": operation.category,
         "limit.httpRequestBytes": intake.RAW_BYTES,
@@ -174,22 +165,22 @@ def example_response(operation: Operation[Any]) -> Mapping[str, Any]:
 
 
 @cache
-def service_document(operation: Operation[Any]) -> Document:
+def service_document(operation: Operation[Any], wires: Wires) -> Document:
     """Return the whole service contract of an operation."""
-    return {**_contract(operation), "releaseSnapshot": _release_snapshot()}
+    return {**_contract(operation, wires), "releaseSnapshot": _release_snapshot(wires)}
 
 
 @cache
-def registry_digest() -> str:
+def registry_digest(wires: Wires) -> str:
     """Return the SHA-256 of the canonical JSON of the list of all service documents, each without its releaseSnapshot.
 
     It changes exactly when something that is published about any operation changes.
     """
-    return canonical.sha256(canonical.encode([_contract(operation) for operation in OPERATIONS]))
+    return canonical.sha256(canonical.encode([_contract(operation, wires) for operation in OPERATIONS]))
 
 
 @cache
-def _contract(operation: Operation[Any]) -> Document:
+def _contract(operation: Operation[Any], wires: Wires) -> Document:
     nominal = price_usd(operation)
     return {
         "id": operation.id,
@@ -219,7 +210,7 @@ def _contract(operation: Operation[Any]) -> Document:
         "errorCodes": [str(code) for code in operation.error_codes],
         "requirementsProfile": {
             "format": "declared-requirements-v1",
-            "facts": facts(operation),
+            "facts": facts(operation, wires),
             "unknownPolicy": (
                 "Undeclared requirements are unknown, never compatible. Matching declared facts does not establish "
                 "semantic fit or input validity."
@@ -233,9 +224,9 @@ def _contract(operation: Operation[Any]) -> Document:
             "JavaScript IEEE-754 numbers; use strings for large integer IDs/exact decimals where the schema accepts "
             "strings. No lossless numeric parsing."
         ),
-        "paymentWorkflow": WORKFLOW,
+        "paymentWorkflow": workflow(wires),
         "method": "POST",
-        "paths": {protocol: path_of(operation, protocol) for protocol in PROTOCOLS},
+        "paths": {wire.name: path_of(operation, wire.name) for wire in wires},
         "inputSchema": input_schema(operation),
         "outputSchema": answer_schema(operation),
         "exampleInput": dict(operation.example_input),
@@ -257,11 +248,11 @@ def _contract(operation: Operation[Any]) -> Document:
     }
 
 
-def _release_snapshot() -> Document:
+def _release_snapshot(wires: Wires) -> Document:
     return {
         "format": "static-release-reference-v1",
         "sourceVersion": VERSION,
-        "sourceRegistrySha256": registry_digest(),
+        "sourceRegistrySha256": registry_digest(wires),
         "generatedAt": RELEASED_AT,
         "releaseAcceptance": "not-verified-by-generator",
         "runtimeReadiness": "not-evaluated",

@@ -13,19 +13,19 @@ from string import Template
 from typing import Any
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import PROTOCOLS, path_of, price_usd
+from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.llms import text
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
 
-def render(origin: str, state: Mapping[str, Any]) -> str:
+def render(origin: str, state: Mapping[str, Any], wires: Wires) -> str:
     """Return the page; `state` is what /readyz says."""
-    return Template(text("texts/home.html")).substitute(
+    return Template(text("home.html")).substitute(
         style=_style(),
-        readiness="\n".join(_cards(state)),
-        operations=_operations(),
-        first_call=escape(first_call(origin, state["rails"])),
+        readiness="\n".join(_cards(state, wires)),
+        operations=_operations(wires),
+        first_call=escape(first_call(origin, state["rails"], wires)),
         release=VERSION,
     )
 
@@ -40,12 +40,12 @@ def content_security_policy() -> str:
     )
 
 
-def first_call(origin: str, rails: Mapping[str, Mapping[str, Any]]) -> str:
+def first_call(origin: str, readiness: Mapping[str, Mapping[str, Any]], wires: Wires) -> str:
     """Return a command that asks for the terms of the first operation, over the first protocol that is taken."""
     operation = OPERATIONS[0]
-    protocol = next((name for name in PROTOCOLS if rails.get(name, {}).get("configured")), PROTOCOLS[0])
+    protocol = next((wire for wire in wires if readiness.get(wire.name, {}).get("configured")), wires[0])
     lines = [
-        f"curl -i {origin}{path_of(operation, protocol)}",
+        f"curl -i {origin}{path_of(operation, protocol.name)}",
         "-H 'Content-Type: application/json'",
         f"-H 'Idempotency-Key: {DISCOVERY_KEY}'",
         f"-d {shlex.quote(json.dumps(operation.example_input))}",
@@ -55,23 +55,23 @@ def first_call(origin: str, rails: Mapping[str, Mapping[str, Any]]) -> str:
 
 @cache
 def _style() -> str:
-    return text("texts/home.css")
+    return text("home.css")
 
 
-def _cards(state: Mapping[str, Any]) -> Iterator[str]:
-    said = "ready to sell" if state["ready"] else "not selling at the moment"
-    yield _card("Service", state["ready"], said, state["store"]["reason"] or f"release {state['release']}")
-    for protocol in PROTOCOLS:
-        rail = state["rails"].get(protocol)
-        if rail is None or not rail["configured"]:
-            yield _card(protocol, None, "not taken here", "")
+def _cards(state: Mapping[str, Any], wires: Wires) -> Iterator[str]:
+    sells = "ready to sell" if state["ready"] else "not selling at the moment"
+    yield _card("Service", state["ready"], sells, state["store"]["reason"] or f"release {state['release']}")
+    for wire in wires:
+        said = state["rails"].get(wire.name)
+        if said is None or not said["configured"]:
+            yield _card(wire.name, None, "not taken here", "")
             continue
-        money = f"{rail['network']}{', test money' if rail['testnet'] else ''}"
+        money = f"{said['network']}{', test money' if said['testnet'] else ''}"
         yield _card(
-            protocol,
-            rail["ready"],
-            "ready" if rail["ready"] else "not ready",
-            money if rail["ready"] else f"{money}: {rail['reason']}",
+            wire.name,
+            said["ready"],
+            "ready" if said["ready"] else "not ready",
+            money if said["ready"] else f"{money}: {said['reason']}",
         )
 
 
@@ -84,11 +84,11 @@ def _card(name: str, ready: bool | None, said: str, more: str) -> str:
 
 
 @cache
-def _operations() -> str:
+def _operations(wires: Wires) -> str:
     return "\n".join(
         f'<li><h3><a href="/reference/tools/{escape(operation.id)}.md">{escape(operation.name)}</a> '
         f'<span class="price">{price_usd(operation)} USD a call</span></h3>'
         f"<p>{escape(operation.description)}</p>"
-        f"<code>POST {' · '.join(path_of(operation, protocol) for protocol in PROTOCOLS)}</code></li>"
+        f"<code>POST {' · '.join(path_of(operation, wire.name) for wire in wires)}</code></li>"
         for operation in OPERATIONS
     )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from string import Template
 from typing import Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import PROTOCOLS, path_of, price, price_usd
+from ranking_evaluate.contract.document import Wires, path_of, price, price_usd
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.wire import Client, shipped
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
-
-CLIENTS: Final = ("pay_x402.py", "pay_x402.mjs", "pay_mpp.py", "pay_mpp.mjs")
-"""The example clients, by their file names: each protocol with both official SDKs."""
 
 _ELSEWHERE: Final = (
     (
@@ -26,51 +23,61 @@ _ELSEWHERE: Final = (
 
 
 def text(name: str) -> str:
-    """Return a text of this package: the template of a document, or the source of an example client."""
-    return (resources.files("ranking_evaluate.contract") / name).read_text(encoding="utf-8")
+    """Return a text of this package, such as the template of a document."""
+    return shipped("ranking_evaluate.contract", f"texts/{name}")
 
 
-def client_source(name: str) -> str:
-    """Return the source of an example client; the tests run these very files."""
-    return text(f"clients/{name}")
+def clients(wires: Wires) -> tuple[Client, ...]:
+    """Return the example clients of every protocol."""
+    return tuple(client for wire in wires for client in wire.clients)
 
 
-def render(here: Iterable[str] = _ELSEWHERE) -> str:
+def render(wires: Wires, here: Iterable[str] = _ELSEWHERE) -> str:
     """Return llms.txt; `here` is what a running service says of itself, a line each."""
     first = OPERATIONS[0]
-    return Template(text("texts/llms.txt")).substitute(
+    sources = {client.name.replace(".", "_"): client.source.rstrip("\n") for client in clients(wires)}
+    guides = (Template(wire.guide).substitute(first=first.id, **sources).rstrip("\n") for wire in wires if wire.guide)
+    return Template(text("llms.txt")).substitute(
         prices=" or ".join(sorted({price_usd(operation) for operation in OPERATIONS})),
+        protocols=" or ".join(wire.title for wire in wires),
         release=VERSION,
         here=_list(here),
         operations=_list(
             f"[{operation.id}](/reference/tools/{operation.id}.md): {operation.description} "
-            f"POST {' or '.join(f'`{path_of(operation, protocol)}`' for protocol in PROTOCOLS)}. {price(operation)}."
+            f"POST {' or '.join(f'`{path_of(operation, wire.name)}`' for wire in wires)}. {price(operation)}."
             for operation in OPERATIONS
         ),
         discovery_key=DISCOVERY_KEY,
         first=first.id,
         first_input=json.dumps(first.example_input),
+        clients=_in_words(len(sources)),
+        guides="\n\n".join(guides),
         errors=_list(
             f"{found.status} {code}: {PROBLEMS[code].next_step}"
             for found in sorted(error_classes(), key=lambda one: one.status)
             for code in found.codes
         ),
-        **{name.replace(".", "_"): client_source(name).rstrip("\n") for name in CLIENTS},
     )
 
 
-def running(origin: str, rails: Mapping[str, Mapping[str, object]]) -> list[str]:
+def running(origin: str, wires: Wires, taken: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Return what a running service says of itself.
 
     Args:
         origin: Its public origin.
-        rails: By protocol, the settings that the example clients take from the environment.
+        wires: Every protocol that has routes.
+        taken: By protocol, the settings that the example clients take from the environment.
     """
     lines = [f"ORIGIN={origin}"]
-    for protocol in PROTOCOLS:
-        settings = [f"{name}={value}" for name, value in rails.get(protocol, {}).items()]
-        lines.append(f"{protocol}: {' '.join(settings) or 'not taken here; its paths answer 503'}")
+    for wire in wires:
+        settings = [f"{name}={value}" for name, value in taken.get(wire.name, {}).items()]
+        lines.append(f"{wire.name}: {' '.join(settings) or 'not taken here; its paths answer 503'}")
     return lines
+
+
+def _in_words(count: int) -> str:
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+    return words[count] if count < len(words) else str(count)
 
 
 def _list(items: Iterable[str]) -> str:

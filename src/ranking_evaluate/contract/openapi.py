@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import PROTOCOLS, WORKFLOW, example_response, path_of, price
+from ranking_evaluate.contract.document import Wires, example_response, path_of, price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
 from ranking_evaluate.contract.idempotency import KEY_PATTERN
 from ranking_evaluate.contract.schema import DIALECT, Schema, answer_schema, input_schema
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS, Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
@@ -20,17 +21,23 @@ _TEXT: Final[Schema] = {"type": "string"}
 
 
 def render(
-    origin: str, payments: Mapping[str, Mapping[str, PaymentInfo]], contact: str | None, free: Mapping[str, Any]
+    origin: str,
+    wires: Wires,
+    payments: Mapping[str, Mapping[str, PaymentInfo]],
+    contact: str | None,
+    free: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the description of every route.
 
     Args:
         origin: The public origin.
+        wires: Every protocol that has routes; those without payments are left out.
         payments: By protocol that is taken and by operation, its x-payment-info.
         contact: A mailto: or https: address.
         free: The description of the free routes, as the framework generates it.
     """
     generated = free["components"]["schemas"]
+    taken = tuple(wire for wire in wires if wire.name in payments)
     return {
         "openapi": "3.1.0",
         "jsonSchemaDialect": DIALECT,
@@ -54,7 +61,7 @@ def render(
             "docs": {"homepage": "/", "apiReference": "/reference/", "llms": "/llms.txt"},
         },
         "x-agentcash-guidance": {"llmsTxtUrl": f"{origin}/llms.txt"},
-        "paths": {**_paid_paths(payments), **_free_paths(free["paths"])},
+        "paths": {**_paid_paths(taken, payments), **_free_paths(free["paths"])},
         "components": {
             "schemas": {
                 "problem": problem_schema(),
@@ -65,11 +72,7 @@ def render(
             },
             "responses": {
                 **{str(status): _refusal(status) for status in _statuses()},
-                **{
-                    _refusal_name(402, protocol): _refusal(402, protocol)
-                    for protocol in PROTOCOLS
-                    if protocol in payments
-                },
+                **{_refusal_name(402, wire): _refusal(402, wire) for wire in taken},
             },
             "headers": {"X-Request-Id": {"schema": _TEXT, "description": "Names this answer in the operator's logs."}},
         },
@@ -132,18 +135,16 @@ def _contact(contact: str) -> dict[str, str]:
     return {"email": contact.removeprefix("mailto:")} if contact.startswith("mailto:") else {"url": contact}
 
 
-def _paid_paths(payments: Mapping[str, Mapping[str, PaymentInfo]]) -> dict[str, Any]:
+def _paid_paths(wires: Wires, payments: Mapping[str, Mapping[str, PaymentInfo]]) -> dict[str, Any]:
     return {
-        path_of(operation, protocol): _paid_path(protocol, operation, payments[protocol][operation.id])
+        path_of(operation, wire.name): _paid_path(wire, operation, payments[wire.name][operation.id])
         for operation in OPERATIONS
-        for protocol in PROTOCOLS
-        if protocol in payments
+        for wire in wires
     }
 
 
-def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -> dict[str, Any]:
-    flow = WORKFLOW[protocol]
-    receipt = {flow["receiptHeader"]: _header("Evidence of the settlement.")}
+def _paid_path(wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> dict[str, Any]:
+    receipt = {wire.receipt_header: _header("Evidence of the settlement.")}
     answer = {
         "description": "The answer, paid; the identical request gets the same bytes again for 24 hours.",
         "headers": _headers(
@@ -157,23 +158,23 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
         },
     }
     terms = {
-        "summary": f"Terms of {operation.id} over {protocol}",
+        "summary": f"Terms of {operation.id} over {wire.name}",
         "description": "Stateless, for discovery; a credential is refused with 405. Buy with POST.",
         "security": [],
-        "responses": _refusals(protocol, 400, 402, 405, 429, 500, 503),
+        "responses": _refusals(wire, 400, 402, 405, 429, 500, 503),
     }
     return {
         "post": {
-            "operationId": f"{operation.id}-{protocol}",
+            "operationId": f"{operation.id}-{wire.name}",
             "summary": operation.name,
-            "description": f"{operation.description} {price(operation)} over {protocol}.",
+            "description": f"{operation.description} {price(operation)} over {wire.name}.",
             "tags": [operation.id],
             "security": [],
             "externalDocs": {"url": f"/reference/tools/{operation.id}.md"},
             "x-payment-info": payment,
             "parameters": [
                 key_parameter("Names this purchase, in every resend of it; random, and never the example."),
-                *_credential_parameters(flow["credentialHeader"]),
+                *_credential_parameters(wire.credential_header),
             ],
             "requestBody": {
                 "required": True,
@@ -184,12 +185,9 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
                     }
                 },
             },
-            "responses": {
-                "200": answer,
-                **_refusals(protocol, 400, 402, 408, 409, 413, 415, 422, 429, 500, 503),
-            },
+            "responses": {"200": answer, **_refusals(wire, 400, 402, 408, 409, 413, 415, 422, 429, 500, 503)},
         },
-        "get": {"operationId": f"{operation.id}-{protocol}-terms", **terms},
+        "get": {"operationId": f"{operation.id}-{wire.name}-terms", **terms},
     }
 
 
@@ -233,23 +231,23 @@ def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"$ref": f"#/components/responses/{status}"} for status in statuses}
 
 
-def _refusals(protocol: str, *statuses: int) -> dict[str, Any]:
-    return {str(status): {"$ref": f"#/components/responses/{_refusal_name(status, protocol)}"} for status in statuses}
+def _refusals(wire: Wire, *statuses: int) -> dict[str, Any]:
+    return {str(status): {"$ref": f"#/components/responses/{_refusal_name(status, wire)}"} for status in statuses}
 
 
-def _refusal_name(status: int, protocol: str) -> str:
-    return f"{status}-{protocol}" if status == 402 else str(status)
+def _refusal_name(status: int, wire: Wire) -> str:
+    return f"{status}-{wire.name}" if status == 402 else str(status)
 
 
-def _refusal(status: int, protocol: str | None = None) -> dict[str, Any]:
+def _refusal(status: int, wire: Wire | None = None) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if status in (429, 503):
         more["Retry-After"] = {
             "schema": {"type": "integer", "minimum": 0},
             "description": "Seconds to wait before the identical request.",
         }
-    if status == 402 and protocol is not None:
-        more[WORKFLOW[protocol]["challengeHeader"]] = _header("The terms, for the protocol's official SDK.")
+    if status == 402 and wire is not None:
+        more[wire.challenge_header] = _header("The terms, for the protocol's official SDK.")
     if status == 405:
         more["Allow"] = _header("The methods that are served here.")
     return {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ranking_evaluate.contract import llms, runnable_cases
 from ranking_evaluate.contract.document import (
-    PROTOCOLS,
+    Wires,
     example_response,
     is_raised,
     path_of,
@@ -27,21 +27,21 @@ NOTICE: Final = "Written by `ranking-evaluate reference`; changes here are lost.
 
 
 @cache
-def render() -> dict[str, bytes]:
+def render(wires: Wires) -> dict[str, bytes]:
     """Return the content of llms.txt and of every file under reference/, by its path."""
-    pages = dict(_pages())
-    return {"llms.txt": llms.render().encode(), **{f"{FOLDER}{path}": content for path, content in pages.items()}}
+    pages = dict(_pages(wires))
+    return {"llms.txt": llms.render(wires).encode(), **{f"{FOLDER}{path}": content for path, content in pages.items()}}
 
 
-def _pages() -> Iterator[tuple[str, bytes]]:
-    yield "README.md", _index().encode()
+def _pages(wires: Wires) -> Iterator[tuple[str, bytes]]:
+    yield "README.md", _index(wires).encode()
     yield "errors.md", _errors().encode()
     for operation in OPERATIONS:
-        yield f"services/{operation.id}.json", _json(service_document(operation))
-        yield f"tools/{operation.id}.md", _tool(operation).encode()
+        yield f"services/{operation.id}.json", _json(service_document(operation, wires))
+        yield f"tools/{operation.id}.md", _tool(operation, wires).encode()
         yield f"examples/{operation.id}.json", _json(_example(operation))
-    for client in llms.CLIENTS:
-        yield f"examples/{client}", llms.client_source(client).encode()
+    for client in llms.clients(wires):
+        yield f"examples/{client.name}", client.source.encode()
     yield from runnable_cases.render().items()
 
 
@@ -58,14 +58,14 @@ def _example(operation: Operation[Any]) -> dict[str, object]:
     }
 
 
-def _index() -> str:
+def _index(wires: Wires) -> str:
     rows = [
         f"| {operation.name} | [{operation.id}](tools/{operation.id}.md) | [contract](services/{operation.id}.json) | "
         f"[example](examples/{operation.id}.json) |"
         for operation in OPERATIONS
     ]
     files = [
-        *(f"- [examples/{client}](examples/{client})" for client in llms.CLIENTS),
+        *(f"- [examples/{client.name}](examples/{client.name})" for client in llms.clients(wires)),
         *(f"- [{path}]({path})" for path in runnable_cases.render()),
     ]
     return _page(
@@ -102,11 +102,11 @@ def _errors() -> str:
     return _page(*parts)
 
 
-def _tool(operation: Operation[Any]) -> str:
+def _tool(operation: Operation[Any], wires: Wires) -> str:
     schema = input_schema(operation)
     response = example_response(operation)
     conventions = response["result"].get("conventions", [])
-    paths = "\n".join(f"- {protocol}: `POST {path_of(operation, protocol)}`" for protocol in PROTOCOLS)
+    paths = "\n".join(f"- {wire.name}: `POST {path_of(operation, wire.name)}`" for wire in wires)
     parts = [
         f"# {operation.name} (`{operation.id}`)",
         NOTICE,

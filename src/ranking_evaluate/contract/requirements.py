@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
-from ranking_evaluate.contract.document import facts
+from ranking_evaluate.contract.document import Wires, facts
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.operations.fields import STRICT, Id
 from ranking_evaluate.operations.operation import Operation
@@ -79,9 +79,9 @@ class Declaration(TypedDict):
     notice: str
 
 
-def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) -> Comparison:
+def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue], wires: Wires) -> Comparison:
     """Return each requirement with what is declared and how they compare, and whether all of them are met."""
-    declared = facts(operation)
+    declared = facts(operation, wires)
     compared = {
         fact: Compared(
             required=required, declared=declared.get(fact), status=_status(fact, required, declared.get(fact))
@@ -96,10 +96,10 @@ def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue]) ->
     }
 
 
-def declaration() -> Declaration:
+def declaration(wires: Wires) -> Declaration:
     """Return the declared facts of every operation."""
     return {
-        "operations": [{"operation": operation.id, "facts": facts(operation)} for operation in OPERATIONS],
+        "operations": [{"operation": operation.id, "facts": facts(operation, wires)} for operation in OPERATIONS],
         "notice": NOTICE,
     }
 

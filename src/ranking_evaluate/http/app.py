@@ -51,7 +51,9 @@ def build_app(parts: Parts) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.parts = parts
-    app.state.documents = documents(free_routes(), parts.public_origin, parts.protocols, parts.security_contact)
+    app.state.documents = documents(
+        free_routes(parts.wires), parts.public_origin, parts.wires, parts.protocols, parts.security_contact
+    )
     # What is added last stands outermost.
     if parts.cors_origins:
         app.add_middleware(

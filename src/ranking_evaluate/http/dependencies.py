@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Depends, Request
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.headers import HeaderNames, header_names
 from ranking_evaluate.http.requests import client_of, read_headers, read_key
 from ranking_evaluate.operations.operation import Operation
@@ -40,11 +42,23 @@ class InFlight:
         self._served -= 1
 
 
+class Sold(NamedTuple):
+    """What one paid path sells; `protocol` is None where nobody configured the wire's."""
+
+    wire: Wire
+    protocol: PaymentProtocol | None
+    operation: Operation[Any]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What the application is made of; bootstrap puts it together, and `app.state.parts` holds it."""
+    """What the application is made of; bootstrap puts it together, and `app.state.parts` holds it.
+
+    `wires` are all protocols that have routes, `protocols` the configured ones.
+    """
 
     store: AttemptStore
+    wires: tuple[Wire, ...]
     protocols: tuple[PaymentProtocol, ...]
     purchases: Purchases
     rates: Rates
@@ -55,8 +69,8 @@ class Parts:
 
     @cached_property
     def header_names(self) -> HeaderNames:
-        """The header names of the protocols that are sold."""
-        return header_names(protocol.wire for protocol in self.protocols)
+        """The header names of all protocols, whether they are configured or not."""
+        return header_names(self.wires)
 
     @cached_property
     def in_flight(self) -> InFlight:
@@ -64,11 +78,12 @@ class Parts:
         return InFlight(self.max_in_flight)
 
     @cached_property
-    def paid(self) -> dict[str, tuple[PaymentProtocol, Operation[Any]]]:
-        """What each paid path sells, and over which protocol."""
+    def paid(self) -> dict[str, Sold]:
+        """What each paid path sells."""
+        configured = {protocol.wire.name: protocol for protocol in self.protocols}
         return {
-            f"/v1/{protocol.name}/{operation.id}": (protocol, operation)
-            for protocol in self.protocols
+            path_of(operation, wire.name): Sold(wire, configured.get(wire.name), operation)
+            for wire in self.wires
             for operation in OPERATIONS
         }
 

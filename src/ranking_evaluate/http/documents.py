@@ -18,12 +18,13 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract import home, llms, openapi, reference
-from ranking_evaluate.contract.document import WORKFLOW, price_usd
+from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.errors import NotFound
+from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.http.health import state_of
 from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.operations.registry import OPERATIONS
-from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.payments.protocol import Announcement, PaymentProtocol
 from ranking_evaluate.release import VERSION
 
 MEDIA_TYPES: Final[Mapping[str, str]] = {
@@ -56,10 +57,10 @@ class Document:
     etag: str
 
 
-def paths() -> list[str]:
+def paths(wires: Wires) -> list[str]:
     """Return the path of every document that stays the same while the service runs."""
     own = ["/llms.txt", "/openapi.json", "/.well-known/x402", "/reference/"]
-    return [*own, *(f"/{path}" for path in reference.render() if path != "llms.txt")]
+    return [*own, *(f"/{path}" for path in reference.render(wires) if path != "llms.txt")]
 
 
 def media_type(path: str) -> str:
@@ -68,18 +69,18 @@ def media_type(path: str) -> str:
 
 
 def documents(
-    routes: Sequence[BaseRoute], origin: str, protocols: tuple[PaymentProtocol, ...], contact: str | None
+    routes: Sequence[BaseRoute], origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...], contact: str | None
 ) -> dict[str, Document]:
     """Return every document of `paths()`; `routes` are the free ones, which OpenAPI describes beside the paid ones."""
-    described = openapi.render(origin, _payments(protocols), contact, free_half(routes))
+    described = openapi.render(origin, wires, _payments(protocols), contact, free_half(routes))
     live = {
-        "/llms.txt": _llms(origin, protocols).encode(),
+        "/llms.txt": _llms(origin, wires, protocols).encode(),
         "/openapi.json": orjson.dumps(described),
         "/.well-known/x402": orjson.dumps(_well_known(origin, protocols)),
     }
-    rendered = reference.render()
+    rendered = reference.render(wires)
     found = {}
-    for path in paths():
+    for path in paths(wires):
         name = "reference/README.md" if path == "/reference/" else path.removeprefix("/")
         content = live.get(path) or rendered[name]
         etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -100,9 +101,9 @@ def serve(document: Document, known: str) -> Response:
     return Response(document.content, headers=headers, media_type=document.media_type)
 
 
-async def show_home(origin: str, store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def show_home(origin: str, store: AttemptStore, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
     """Return the home page with the readiness of this moment."""
-    page = home.render(origin, await state_of(store, protocols))
+    page = home.render(origin, await state_of(store, wires, protocols), wires)
     headers = {
         "cache-control": "no-cache",
         "content-security-policy": home.content_security_policy(),
@@ -125,32 +126,31 @@ def show_security_contact(contact: str | None, origin: str) -> Response:
     return Response(text, headers={"cache-control": KEEP_REFERENCE}, media_type=MEDIA_TYPES[".txt"])
 
 
-def _llms(origin: str, protocols: tuple[PaymentProtocol, ...]) -> str:
+def _llms(origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> str:
+    taken = {protocol.wire.name: protocol.terms() for protocol in protocols}
     settings = {
-        protocol.name: {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to}
-        for protocol in protocols
-        if (terms := protocol.terms()) is not None
+        name: {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to} for name, terms in taken.items()
     }
-    return llms.render(llms.running(origin, settings))
+    return llms.render(wires, llms.running(origin, wires, settings))
 
 
 def _payments(protocols: tuple[PaymentProtocol, ...]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the x-payment-info of each operation over each protocol that is taken.
-
-    It is in two dialects at once: `offers` is MPP's own, `price` and `protocols` are agentcash's.
-    """
+    """Return the x-payment-info of each operation over each protocol that is taken."""
     return {
-        protocol.name: {
-            operation.id: {
-                "offers": [announced.offer],
-                "price": {"mode": "fixed", "currency": "USD", "amount": price_usd(operation)},
-                "protocols": [announced.protocol],
-            }
+        protocol.wire.name: {
+            operation.id: _payment_info(protocol.announce(operation.price_base_units), price_usd(operation))
             for operation in OPERATIONS
-            if (announced := protocol.announce(operation.price_base_units)) is not None
         }
         for protocol in protocols
-        if protocol.terms() is not None
+    }
+
+
+def _payment_info(announced: Announcement, price: str) -> dict[str, Any]:
+    """Return x-payment-info in two dialects at once: `offers` is MPP's own, `price` and `protocols` are agentcash's."""
+    return {
+        "offers": [announced.offer],
+        "price": {"mode": "fixed", "currency": "USD", "amount": price},
+        "protocols": [announced.protocol],
     }
 
 
@@ -174,16 +174,16 @@ class Resource(TypedDict):
 class SoldOverX402(TypedDict):
     """What is sold over x402, for those who look at /.well-known/x402."""
 
-    x402Version: Annotated[int, Field(json_schema_extra={"const": WORKFLOW["x402"]["version"]})]
+    x402Version: Annotated[int, Field(json_schema_extra={"const": X402_VERSION})]
     resources: list[Resource]
 
 
 def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> SoldOverX402:
     return {
-        "x402Version": WORKFLOW["x402"]["version"],
+        "x402Version": X402_VERSION,
         "resources": [
             {
-                "resource": f"{origin}/v1/{protocol.name}/{operation.id}",
+                "resource": origin + path_of(operation, protocol.wire.name),
                 "type": "http",
                 "method": "POST",
                 "description": operation.description,
@@ -193,6 +193,6 @@ def _well_known(origin: str, protocols: tuple[PaymentProtocol, ...]) -> SoldOver
             }
             for protocol in protocols
             for operation in OPERATIONS
-            if (announced := protocol.announce(operation.price_base_units)) is not None and announced.accepts
+            if (announced := protocol.announce(operation.price_base_units)).accepts
         ],
     }

@@ -6,8 +6,9 @@ from pydantic import with_config
 from typing_extensions import TypedDict
 
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.fields import STRICT
-from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
 from ranking_evaluate.release import VERSION
 
 
@@ -53,14 +54,17 @@ def alive() -> Alive:
     return {"alive": True, "release": VERSION}
 
 
-async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) -> ServiceState:
-    """Return what is ready at this moment."""
+async def state_of(
+    store: AttemptStore, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]
+) -> ServiceState:
+    """Return what is ready at this moment; `wires` are all protocols, `protocols` the configured ones."""
     try:
         await store.read("readiness-probe-never-used")
         store_reason = None
     except StoreUnavailable as error:
         store_reason = str(error)
-    states = {protocol.name: _protocol_state(protocol) for protocol in protocols}
+    taken = {protocol.wire.name: protocol for protocol in protocols}
+    states = {wire.name: _protocol_state(taken.get(wire.name)) for wire in wires}
     configured = [state for state in states.values() if state["configured"]]
     return {
         "ready": store_reason is None and bool(configured) and all(state["ready"] for state in configured),
@@ -70,8 +74,8 @@ async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) 
     }
 
 
-def _protocol_state(protocol: PaymentProtocol) -> ProtocolState:
-    terms, (is_ready, reason) = protocol.terms(), protocol.ready()
+def _protocol_state(protocol: PaymentProtocol | None) -> ProtocolState:
+    terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else (None, NOT_CONFIGURED)
     return {
         "configured": terms is not None,
         "ready": is_ready,

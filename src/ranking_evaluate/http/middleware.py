@@ -25,7 +25,7 @@ class Envelope:
     def __init__(self, app: ASGIApp, parts: Parts) -> None:
         self.app = app
         self._common = common_headers(parts.header_names)
-        self._paid = {path: (protocol.name, operation.id) for path, (protocol, operation) in parts.paid.items()}
+        self._paid = {path: (sold.wire.name, sold.operation.id) for path, sold in parts.paid.items()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; see the ASGI specification."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 from fastapi import Response
 
 from ranking_evaluate.contract.answer import answer
+from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.errors import NotFound, refusal
 from ranking_evaluate.contract.requirements import QUESTION, Comparison, Declaration, Question, compare, declaration
 from ranking_evaluate.core import intake
@@ -15,9 +16,9 @@ from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation, check
 
 
-def declare() -> Declaration:
+def declare(wires: Wires) -> Declaration:
     """Return the declared facts of every operation."""
-    return declaration()
+    return declaration(wires)
 
 
 def find_operation(operation_id: str) -> Operation[Any]:
@@ -28,14 +29,14 @@ def find_operation(operation_id: str) -> Operation[Any]:
         raise NotFound("NOT_FOUND", "No operation has the id that validate names.") from error
 
 
-def compare_requirements(body: bytes) -> Comparison | list[Comparison]:
+def compare_requirements(body: bytes, wires: Wires) -> Comparison | list[Comparison]:
     """Return how the requirements in a body compare with the facts of one operation, or of each if it names none."""
     try:
         question = _read_question(body)
         operations = _asked_about(question)
     except OperationError as error:
         raise refusal(error) from error
-    compared = [compare(operation, question["requirements"]) for operation in operations]
+    compared = [compare(operation, question["requirements"], wires) for operation in operations]
     return compared[0] if "operation" in question else compared
 
 

@@ -7,15 +7,16 @@ from typing import Any, NoReturn
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
 from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, PaymentRequired, Unavailable
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.order import offer_of
-from ranking_evaluate.payments.protocol import PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
 
 
 async def quote(
     headers: Mapping[str, str],
-    protocols: tuple[PaymentProtocol, ...],
-    protocol: PaymentProtocol,
+    wires: tuple[Wire, ...],
+    protocol: PaymentProtocol | None,
     operation: Operation[Any],
     url: str,
 ) -> NoReturn:
@@ -26,14 +27,14 @@ async def quote(
         Unavailable: No payment can be taken at the moment.
         PaymentRequired: The terms.
     """
-    if any(one.carries_credential(headers) for one in protocols):
+    if any(wire.carries_credential(headers) for wire in wires):
         raise MethodNotAllowed(
             "METHOD_NOT_ALLOWED",
             "Payments are taken with POST alone; this one was not used.",
             headers={"allow": "POST"},
         )
-    ready = protocol.ready()
-    if not ready.ready:
+    ready = NOT_CONFIGURED if protocol is None else protocol.ready()
+    if protocol is None or not ready.ready:
         raise Unavailable(
             "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
         )

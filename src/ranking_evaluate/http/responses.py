@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from typing import Final
 
 import orjson
 from fastapi.responses import JSONResponse, Response
@@ -15,12 +14,6 @@ from ranking_evaluate.http.headers import HeaderNames
 from ranking_evaluate.order import Delivery
 
 Headers = tuple[tuple[bytes, bytes], ...]
-
-# What the server answers before the application is called names the headers of both protocols, sold or not.
-COMMON_HEADERS: Final[Headers] = (
-    (b"vary", b"Idempotency-Key, PAYMENT-SIGNATURE, Authorization, Origin"),
-    (b"x-content-type-options", b"nosniff"),
-)
 
 
 def common_headers(names: HeaderNames) -> Headers:

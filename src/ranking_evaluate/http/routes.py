@@ -11,25 +11,24 @@ from pydantic.json_schema import SkipJsonSchema
 from starlette.routing import BaseRoute, Route
 
 from ranking_evaluate import telemetry
+from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.openapi import key_parameter, refusals
 from ranking_evaluate.contract.requirements import NOTICE, Comparison, Declaration
 from ranking_evaluate.http import attempts, documents, health, preflight
 from ranking_evaluate.http.attempts import Standing
-from ranking_evaluate.http.dependencies import ADMITTED, CheckedHeaders, Key, Parts, PartsOf, admission
+from ranking_evaluate.http.dependencies import ADMITTED, CheckedHeaders, Key, Parts, PartsOf, Sold, admission
 from ranking_evaluate.http.errors import GuardedRoute, Handler, guarded
 from ranking_evaluate.http.health import Alive, ServiceState
 from ranking_evaluate.http.quote import quote
 from ranking_evaluate.http.requests import check_media, client_of, read_body, read_headers, read_key
 from ranking_evaluate.http.responses import UnstoredJson, deliver
-from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import Order
-from ranking_evaluate.payments.protocol import PaymentProtocol
 
 
 def routes(parts: Parts) -> list[BaseRoute]:
     """Return all routes of the application: the paid ones first, since a router tries its routes one after another."""
-    return [*paid_routes(parts), *free_routes()]
+    return [*paid_routes(parts), *free_routes(parts.wires)]
 
 
 # The paid routes, whose half of OpenAPI is the contract's.
@@ -41,12 +40,12 @@ def paid_routes(parts: Parts) -> list[BaseRoute]:
     They are Starlette's, since FastAPI has nothing to do for them: docs/decisions/paid-routes.md.
     """
     return [
-        *(Route(path, _sale(parts, path, *sold), methods=["POST"]) for path, sold in parts.paid.items()),
-        *(Route(path, _terms(parts, path, *sold), methods=["GET", "HEAD"]) for path, sold in parts.paid.items()),
+        *(Route(path, _sale(parts, path, sold), methods=["POST"]) for path, sold in parts.paid.items()),
+        *(Route(path, _terms(parts, path, sold), methods=["GET", "HEAD"]) for path, sold in parts.paid.items()),
     ]
 
 
-def _sale(parts: Parts, path: str, protocol: PaymentProtocol, operation: Operation[Any]) -> Handler:
+def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
     url, singletons = parts.public_origin + path, parts.header_names.singletons
 
     # The body stays raw. An answer belongs to exact bytes, and refusals come in a promised order: a framework's model
@@ -59,8 +58,9 @@ def _sale(parts: Parts, path: str, protocol: PaymentProtocol, operation: Operati
             key = read_key(headers)
             request.state.told.key_prefix = telemetry.key_prefix(key)
             order = Order(
-                operation=operation,
-                protocol=protocol,
+                operation=sold.operation,
+                wire=sold.wire,
+                protocol=sold.protocol,
                 key=key,
                 url=url,
                 body=await read_body(request, headers),
@@ -72,13 +72,13 @@ def _sale(parts: Parts, path: str, protocol: PaymentProtocol, operation: Operati
     return sale
 
 
-def _terms(parts: Parts, path: str, protocol: PaymentProtocol, operation: Operation[Any]) -> Handler:
+def _terms(parts: Parts, path: str, sold: Sold) -> Handler:
     url, singletons = parts.public_origin + path, parts.header_names.singletons
 
     @guarded
     async def terms(request: Request) -> Response:
         with await admission(request, parts):
-            await quote(read_headers(request, singletons), parts.protocols, protocol, operation, url)
+            await quote(read_headers(request, singletons), parts.wires, sold.protocol, sold.operation, url)
 
     return terms
 
@@ -110,7 +110,7 @@ async def healthz() -> Alive:
 @router.head("/readyz", include_in_schema=False)
 async def readyz(parts: PartsOf, response: Response) -> ServiceState:
     """Ready when the store answers and every configured protocol is ready, at least one."""
-    state = await health.state_of(parts.store, parts.protocols)
+    state = await health.state_of(parts.store, parts.wires, parts.protocols)
     response.status_code = 200 if state["ready"] else 503
     return state
 
@@ -133,9 +133,9 @@ async def attempt(key: Key, parts: PartsOf) -> Standing:
     dependencies=[ADMITTED],
     responses=refusals(*_ASKED),
 )
-async def declared_facts() -> Declaration:
+async def declared_facts(parts: PartsOf) -> Declaration:
     """What is declared of each operation, by the names that requirements use."""
-    return preflight.declare()
+    return preflight.declare(parts.wires)
 
 
 @router.post(
@@ -168,6 +168,7 @@ async def declared_facts() -> Declaration:
 )
 async def ask(
     request: Request,
+    parts: PartsOf,
     headers: CheckedHeaders,
     validate: Annotated[
         str | SkipJsonSchema[None],
@@ -180,7 +181,7 @@ async def ask(
     """Compare the requirements in the body, or check the input in it."""
     check_media(headers)
     if validate is None:
-        return preflight.compare_requirements(await read_body(request, headers))
+        return preflight.compare_requirements(await read_body(request, headers), parts.wires)
     operation = preflight.find_operation(validate)
     return preflight.validate(operation, await read_body(request, headers))
 
@@ -195,7 +196,7 @@ async def ask(
 @router.head("/", dependencies=[ADMITTED], include_in_schema=False)
 async def home(parts: PartsOf) -> Response:
     """What is sold here, whether it can be bought now, and a first call to copy."""
-    return await documents.show_home(parts.public_origin, parts.store, parts.protocols)
+    return await documents.show_home(parts.public_origin, parts.store, parts.wires, parts.protocols)
 
 
 @router.get(
@@ -227,14 +228,14 @@ _SUMMARIES: Final = {
 }
 
 
-def free_routes() -> list[BaseRoute]:
+def free_routes(wires: Wires) -> list[BaseRoute]:
     """Return the free routes, those of the documents last."""
-    return [*router.routes, *_document_routes()]
+    return [*router.routes, *_document_routes(wires)]
 
 
-def _document_routes() -> Iterator[BaseRoute]:
+def _document_routes(wires: Wires) -> Iterator[BaseRoute]:
     router = APIRouter(route_class=GuardedRoute, dependencies=[ADMITTED], default_response_class=Response)
-    for path in documents.paths():
+    for path in documents.paths(wires):
         router.add_api_route(
             path,
             document,

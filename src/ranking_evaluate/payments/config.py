@@ -1,4 +1,4 @@
-"""What an operator configures of each rail, and the networks that are known by name; no SDK is imported here."""
+"""What an operator configures of each protocol, and the networks that are known by name; no SDK is imported here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CdpKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class X402Config:
-    """The x402 rail; `asset_name` and `asset_version` are the token's EIP-712 domain, timeouts are seconds in all."""
+    """x402; `asset_name` and `asset_version` are the token's EIP-712 domain, timeouts are seconds in all."""
 
     pay_to: str
     network: str
@@ -64,7 +64,7 @@ class X402Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MppConfig:
-    """The MPP rail, a Tempo charge; `realm` is the public host, timeouts are seconds in all."""
+    """MPP, a Tempo charge; `realm` is the public host, timeouts are seconds in all."""
 
     recipient: str
     chain_id: int

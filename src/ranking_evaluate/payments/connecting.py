@@ -1,4 +1,4 @@
-"""Asking a rail's provider until it can be used; one that is down at the start is no reason not to start."""
+"""Asking a protocol's provider until it can be used; one that is down at the start is no reason not to start."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""A strict client of an x402 facilitator, and the classifier of what its settle answer means.
+"""The three calls of an x402 facilitator, and the classifier of what its answers mean.
 
-Nothing that a facilitator says is believed before it was checked: redirects are not followed, answers are bounded, and
-every member that matters is compared with what we sent.
+Nothing that a facilitator says is believed before it was checked: every member that matters is compared with what we
+sent.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
-
-import aiohttp
 
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
@@ -29,16 +27,9 @@ from ranking_evaluate.payments.protocol import (
     Verification,
     Verified,
 )
-from ranking_evaluate.release import VERSION
+from ranking_evaluate.payments.provider_client import Broken, NotConnected, ProviderClient, ProviderError
 
 MAX_ANSWER_BYTES: Final = 65_536
-CONNECT_TIMEOUT: Final = 5.0
-
-KEEP_ALIVE: Final = 4.0
-"""Seconds for which an idle connection is used again: less than the five after which common servers close it."""
-
-NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""What the client raises while it has no connection: not a byte of the call was sent."""
 
 TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _REASON_CODE: Final = re.compile(r"[a-z0-9_]{1,80}")
@@ -109,36 +100,15 @@ class Facilitator:
     ) -> None:
         self._url = url.rstrip("/")
         self._sign = sign
-        self._verify_timeout = verify_timeout
-        self._settle_timeout = settle_timeout
-        self._authorization = {"authorization": authorization} if authorization else {}
-        self._clients: list[aiohttp.ClientSession] = []
-
-    async def open(self) -> None:
-        """Make the clients; the calls need them."""
-        self._asking = self._client(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE))
-        # A kept-alive connection that went stale fails like a lost answer, so each settle call opens its own.
-        self._settling = self._client(aiohttp.TCPConnector(limit=0, force_close=True))
-
-    def _client(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        """Return a client that asks for plain bytes, keeps no cookies and knows no proxies."""
-        client = aiohttp.ClientSession(
-            connector=connector,
-            headers={**self._authorization, "accept-encoding": "identity", "user-agent": f"ranking-evaluate/{VERSION}"},
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            max_line_size=MAX_ANSWER_BYTES,
-            max_field_size=MAX_ANSWER_BYTES,
-        )
-        self._clients.append(client)
-        return client
+        headers = {"authorization": authorization} if authorization else {}
+        client = partial(ProviderClient, "the facilitator", max_bytes=MAX_ANSWER_BYTES, headers=headers)
+        self._asking = client(seconds=verify_timeout)
+        self._settling = client(seconds=settle_timeout, fresh=True)
 
     async def close(self) -> None:
         """Close the connections."""
-        for client in self._clients:
-            await client.close()
+        await self._asking.close()
+        await self._settling.close()
 
     async def supported(self) -> dict[str, Any]:
         """Return the /supported document; raises `FacilitatorError`."""
@@ -163,16 +133,13 @@ class Facilitator:
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was sent.
             return NotSent(f"the call to the facilitator could not be signed ({type(error).__name__})")
         try:
-            async with asyncio.timeout(self._settle_timeout):
-                answer = await _exchange(self._settling, "POST", url, body, signature)
-        except NOT_CONNECTED as error:
-            return NotSent(f"the facilitator could not be reached ({type(error).__name__})")
-        except TimeoutError:
-            return Uncertain("the facilitator did not answer in time")
-        except aiohttp.ClientError as error:
-            return Uncertain(f"the connection broke while the facilitator was settling ({type(error).__name__})")
-        except _TooLarge:
-            return Uncertain("the facilitator's answer is over 64 KiB")
+            answer = await _exchange(self._settling, "POST", url, body, signature)
+        except NotConnected as error:
+            return NotSent(str(error))
+        except Broken as error:
+            return Uncertain(f"the connection broke while the facilitator was settling ({error.cause})")
+        except ProviderError as error:
+            return Uncertain(str(error))
         return classify_settlement(answer, network=network, payer=payer)
 
     async def _ask(self, method: str, path: str, body: bytes | None) -> Answer:
@@ -184,38 +151,23 @@ class Facilitator:
                 f"the call to the facilitator could not be signed ({type(error).__name__})"
             ) from error
         try:
-            async with asyncio.timeout(self._verify_timeout):
-                return await _exchange(self._asking, method, url, body, signature)
-        except aiohttp.ClientError as error:
-            raise FacilitatorError(f"the facilitator could not be reached ({type(error).__name__})") from error
-        except TimeoutError as error:
-            raise FacilitatorError("the facilitator did not answer in time") from error
-        except _TooLarge as error:
-            raise FacilitatorError("the facilitator's answer is over 64 KiB") from error
+            return await _exchange(self._asking, method, url, body, signature)
+        except ProviderError as error:
+            raise FacilitatorError(str(error)) from error
 
     def _signature(self, method: str, url: str) -> Mapping[str, str]:
         return {} if self._sign is None else self._sign(method, url)
 
 
-class _TooLarge(Exception):
-    """An answer is over the bound."""
-
-
 async def _exchange(
-    client: aiohttp.ClientSession, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
+    client: ProviderClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
 ) -> Answer:
-    headers = {**signature, "content-type": "application/json"} if body is not None else signature
-    async with client.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
-        received = bytearray()
-        async for chunk in response.content.iter_any():
-            received += chunk
-            if len(received) > MAX_ANSWER_BYTES:
-                raise _TooLarge
+    status, received = await client.call(method, url, body, signature)
     try:
-        document = intake.read(bytes(received))
+        document = intake.read(received)
     except OperationError:
         document = None
-    return Answer(response.status, document if isinstance(document, dict) else None)
+    return Answer(status, document if isinstance(document, dict) else None)
 
 
 def classify_verification(answer: Answer, *, payer: str) -> Verification:

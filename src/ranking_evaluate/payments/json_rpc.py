@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any, Final
 
-import httpx
+from ranking_evaluate.payments.provider_client import ProviderClient, ProviderError, TooLarge
 
-CONNECT_TIMEOUT: Final = 5.0
+MAX_ANSWER_BYTES: Final = 1_048_576
+"""A large block with the hashes of its transactions fits several times."""
 
 
 class NodeError(Exception):
@@ -29,33 +31,21 @@ class NodeRefusal(NodeError):
 
 
 class JsonRpc:
-    """Asks one node, over a client of ours: no redirects, no environment proxies, no retries.
+    """Asks one node.
 
     Args:
         url: The node.
-        timeout: Seconds that one read may take.
+        timeout: Seconds that one call may take in all.
     """
 
     def __init__(self, url: str, timeout: float) -> None:
         self._url = url
-        # Reading the certificate store takes tens of milliseconds, so it happens once.
-        self._tls = httpx.create_ssl_context(trust_env=False)
-        self._client = self.open_client(self.open_transport(), timeout)
+        self._client = open_client(timeout)
         self._ids = itertools.count(1)
-
-    def open_transport(self) -> httpx.AsyncHTTPTransport:
-        """Return a transport with connections of its own."""
-        return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False, retries=0)
-
-    @staticmethod
-    def open_client(transport: httpx.AsyncBaseTransport, timeout: float) -> httpx.AsyncClient:
-        """Return a client on a transport; `timeout` is what one read may take."""
-        limits = httpx.Timeout(timeout, connect=min(timeout, CONNECT_TIMEOUT))
-        return httpx.AsyncClient(transport=transport, timeout=limits, trust_env=False, follow_redirects=False)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def ask(self, method: str, *params: object) -> Any:  # noqa: ANN401 - JSON.
         """Return a call's result.
@@ -66,12 +56,16 @@ class JsonRpc:
         """
         call = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         try:
-            response = await self._client.post(self._url, json=call)
-            answer = response.raise_for_status().json()
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise NodeError(f"the node does not answer {method} ({type(error).__name__})") from error
+            status, body = await self._client.call("POST", self._url, json.dumps(call).encode())
+            answer = read(body) if 200 <= status < 300 else None
+        except TooLarge as error:
+            raise NodeError(f"{error}, asked for {method}") from error
+        except ProviderError as error:
+            raise NodeError(f"the node does not answer {method} ({error.cause})") from error
+        except ValueError as error:
+            raise NodeError(f"the node's answer to {method} is not JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise NodeError(f"the node's answer to {method} is not JSON-RPC")
+            raise NodeError(f"the node's answer to {method} is not JSON-RPC (status {status})")
         refusal = answer.get("error")
         if isinstance(refusal, dict) and isinstance(refusal.get("code"), int):
             raise NodeRefusal(refusal["code"], str(refusal.get("message", "")))
@@ -93,6 +87,37 @@ class JsonRpc:
         if not isinstance(block, dict):
             raise NodeError(f"the node knows no {which} block")
         return block
+
+
+def open_client(timeout: float, *, fresh: bool = False) -> ProviderClient:
+    """Return a client for a node, with connections of its own; `timeout` is what one call may take in all."""
+    return ProviderClient("the node", max_bytes=MAX_ANSWER_BYTES, seconds=timeout, fresh=fresh)
+
+
+def read(body: bytes) -> Any:  # noqa: ANN401 - JSON.
+    """Return a node's JSON.
+
+    Unlike the reader of requests it counts no values: a block may list thousands of transactions.
+
+    Raises:
+        DuplicateMember: An object has two members of one name.
+        ValueError: It is not JSON.
+    """
+    try:
+        return json.loads(body, object_pairs_hook=_object)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+class DuplicateMember(ValueError):
+    """An object has two members of one name, of which readers choose one or the other."""
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise DuplicateMember("an object has two members of one name")
+    return found
 
 
 def integer(value: object) -> int:

@@ -1,4 +1,4 @@
-"""The port of the payment protocols: what the walk asks of each, and the values they answer with."""
+"""The port of the payment protocols: what the walk asks of each one, and the values that it answers with."""
 
 from __future__ import annotations
 
@@ -11,16 +11,8 @@ from ranking_evaluate.contract.wire import Wire
 AMOUNT_DECIMALS: Final = 6
 
 
-class PaymentHeaders(NamedTuple):
-    """The names of a protocol's headers, lower case."""
-
-    credential: str
-    challenge: str
-    receipt: str
-
-
 class Terms(NamedTuple):
-    """What a rail takes, for documents and readiness."""
+    """What a protocol takes, for documents and readiness."""
 
     network: str
     asset: str
@@ -29,15 +21,19 @@ class Terms(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """Whether a rail can be used now, and the reason when not."""
+    """Whether a protocol can be used now, and the reason when not."""
 
     ready: bool
     reason: str | None = None
 
 
+NOT_CONFIGURED: Final = Readiness(False, "not configured")
+"""The readiness of a protocol that nobody configured."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announcement:
-    """How documents announce what a rail asks for one price; the challenge alone is binding.
+    """How documents announce what a protocol asks for one price; the challenge alone is binding.
 
     Attributes:
         accepts: The terms as the protocol writes them; empty for one that has no such form.
@@ -205,36 +201,31 @@ Evidence = Landed | NeverLanded | Unknown
 
 
 class PaymentProtocol(Protocol):
-    """One way of being paid; `name` is its part of the route.
+    """One way of being paid, as an operator has configured it; one that nobody configured is its wire alone.
 
     `read_credential` and `check_terms` do no I/O; `verify` consumes nothing; `settle` is called at most once for a
     credential and answers with one of four values; an exception from it counts as `Uncertain`.
     """
 
-    name: str
-    headers: PaymentHeaders
     wire: Wire
 
     async def start(self) -> None:
         """Connect; a provider that is down does not fail the start: `ready` tells, and it is asked again later."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
 
-    def terms(self) -> Terms | None:
-        """Return what this rail takes, or None when it is not configured."""
+    def terms(self) -> Terms:
+        """Return what is taken."""
 
-    def announce(self, amount: int) -> Announcement | None:
-        """Return how documents announce the price of `amount` base units, or None when it is not configured."""
+    def announce(self, amount: int) -> Announcement:
+        """Return how documents announce the price of `amount` base units."""
 
     def ready(self) -> Readiness:
         """Return whether a challenge can be made and a credential be taken now."""
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
         """Return the terms for the offer; `reason` says why a credential was refused."""
-
-    def carries_credential(self, headers: Mapping[str, str]) -> bool:
-        """Return whether the request carries a credential of this protocol, readable or not."""
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential in the request, parsed only: no signature, expiry or digest is checked.

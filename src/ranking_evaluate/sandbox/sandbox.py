@@ -1,4 +1,4 @@
-"""The sandbox: every rail on this machine, then the service on top of them."""
+"""The sandbox: every payment protocol on this machine, then the service on top of them."""
 
 import sysconfig
 import time
@@ -10,12 +10,15 @@ from typing import Any, Final, Self
 
 import httpx
 
+from ranking_evaluate.sandbox.funded import FundedProtocol
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError, free_port, is_port_free
-from ranking_evaluate.sandbox.rail import Rail
-from ranking_evaluate.sandbox.tempo import mpp_rail
-from ranking_evaluate.sandbox.x402_rail import x402_rail
+from ranking_evaluate.sandbox.tempo import mpp_protocol
+from ranking_evaluate.sandbox.x402 import x402_protocol
 
-RAILS: Final[tuple[Callable[[Processes], AbstractContextManager[Rail]], ...]] = (x402_rail, mpp_rail)
+PROTOCOLS: Final[tuple[Callable[[Processes], AbstractContextManager[FundedProtocol]], ...]] = (
+    x402_protocol,
+    mpp_protocol,
+)
 SERVICE: Final = "service"
 START_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.03
@@ -33,7 +36,7 @@ class Sandbox:
     Attributes:
         origin: The service's address.
         database: The service's DATABASE_URL.
-        rails: The payment protocols, each with a funded payer.
+        protocols: The payment protocols, each with a funded payer.
         processes: The chains and the service, by name.
     """
 
@@ -61,7 +64,7 @@ class Sandbox:
             self.processes = Processes()
             opening.callback(self.processes.stop)
             self.database = f"sqlite:///{self.processes.directory / 'attempts.db'}"
-            self.rails = tuple(opening.enter_context(start(self.processes)) for start in RAILS)
+            self.protocols = tuple(opening.enter_context(start(self.processes)) for start in PROTOCOLS)
             port = self._port or free_port()
             self.origin = f"http://{LOOPBACK}:{port}"
             self._serve = [*self._command, "serve", "--host", LOOPBACK, "--port", str(port)]
@@ -82,7 +85,7 @@ class Sandbox:
         return {
             "origin": self.origin,
             "database": self.database,
-            **{rail.protocol: dict(rail.info) for rail in self.rails},
+            **{funded.protocol: dict(funded.info) for funded in self.protocols},
         }
 
     def start_service(self) -> None:
@@ -93,8 +96,8 @@ class Sandbox:
             "RANKING_EVALUATE_REQUEST_RATE": "",
             "RANKING_EVALUATE_PAYMENT_RATE": "",
         }
-        for rail in self.rails:
-            environment |= rail.environment
+        for funded in self.protocols:
+            environment |= funded.environment
         self.processes.start(SERVICE, self._serve, {**environment, **self._environment})
         self._wait_for("/healthz")
         self._wait_for("/readyz")

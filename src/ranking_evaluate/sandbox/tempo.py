@@ -1,4 +1,4 @@
-"""The MPP rail of the sandbox: a local Tempo chain, its JSON-RPC proxy and a payer funded with pathUSD."""
+"""MPP in the sandbox: a local Tempo chain, its JSON-RPC proxy and a payer funded with pathUSD."""
 
 import json
 import secrets
@@ -14,8 +14,8 @@ from eth_typing import HexStr
 from web3 import Web3
 
 from ranking_evaluate.sandbox.anvil import Chain, start_anvil
+from ranking_evaluate.sandbox.funded import FundedProtocol, Wallet
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError
-from ranking_evaluate.sandbox.rail import Rail, Wallet
 from ranking_evaluate.sandbox.token import RECEIPT_POLL_SECONDS, RECEIPT_SECONDS, is_confirmed
 from ranking_evaluate.sandbox.wallets import new_wallet
 
@@ -163,8 +163,8 @@ def tempo_chain(processes: Processes, proxy: Callable[[str], ProxyT]) -> Iterato
 
 
 @contextmanager
-def mpp_rail(processes: Processes) -> Iterator[Rail]:
-    """Start everything that MPP payments need and yield it as a rail."""
+def mpp_protocol(processes: Processes) -> Iterator[FundedProtocol]:
+    """Start everything that MPP payments need and yield it."""
     with tempo_chain(processes, TempoProxy) as (tempo, _):
         payer, payee = tempo.new_payer(), new_wallet()
         info: dict[str, str | int] = {
@@ -175,7 +175,7 @@ def mpp_rail(processes: Processes) -> Iterator[Rail]:
             "payerKey": payer.key,
             "payerAddress": payer.address,
         }
-        yield Rail(
+        yield FundedProtocol(
             protocol="mpp",
             network=tempo.chain.network,
             asset=PATH_USD,

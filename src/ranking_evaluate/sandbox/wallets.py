@@ -10,7 +10,7 @@ from web3 import Web3
 from web3.types import RPCEndpoint
 
 from ranking_evaluate.sandbox.anvil import Chain
-from ranking_evaluate.sandbox.rail import Wallet
+from ranking_evaluate.sandbox.funded import Wallet
 
 ETHER: Final = 10**18
 

@@ -42,11 +42,13 @@ def network(value: str) -> str:
 
 
 def url(value: str) -> str:
-    """Return an http or https URL without query and fragment."""
+    """Return a provider's URL without query and fragment: https, but for a loopback address."""
     parts = urlsplit(value)
     # Asking for a port that is none raises a ValueError of its own.
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or parts.query or parts.fragment:
         raise ValueError("not an http or https URL")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("must be https, except for a loopback address: use a tunnel to one, or TLS")
     return value
 
 

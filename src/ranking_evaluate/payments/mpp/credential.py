@@ -14,18 +14,16 @@ import mpp
 from mpp import BodyDigest
 
 from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.contract.wire import MAX_SHARED_HEADER
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments.config import MppConfig
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction, read_transaction
+from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
 from ranking_evaluate.payments.protocol import Credential, Offer, PaymentFacts, Unreadable
 
-METHOD: Final = "tempo"
-INTENT: Final = "charge"
 SUPPORTED_MODES: Final = ("pull",)
-
-MAX_HEADER_CHARACTERS: Final = 32_768
 
 EXPIRING_NONCE: Final = 2**256 - 1
 """The nonce key of transactions that stand alone and end by themselves; both official clients sign no others."""
@@ -42,9 +40,6 @@ LAST_SECONDS: Final = 2
 """The same when it is about to be sent: fewer, or what was just in time to be taken would be refused after all."""
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
-_SCHEME: Final = re.compile(r"payment(?:[ \t]+(?P<token>.*))?", re.IGNORECASE | re.DOTALL)
-# A quoted string that is not closed runs to the end, so that no input makes the search start over.
-_PART: Final = re.compile(r'(?:"(?:[^"\\]|\\.)*"?|[^,"]+)+', re.DOTALL)
 _TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
@@ -79,45 +74,26 @@ def meta_of(offer: Offer) -> dict[str, str]:
     return {"idempotencyKey": offer.key, "operation": offer.operation, "release": offer.release}
 
 
-def read(header: str | None, config: MppConfig, offer: Offer) -> Credential | Unreadable | None:
-    """Return the Payment credential of an Authorization header, parsed only.
+def read(headers: Mapping[str, str], config: MppConfig, offer: Offer) -> Credential | Unreadable | None:
+    """Return the Payment credential of the Authorization header, parsed only.
 
     Raises:
         RequestMalformed: PAYMENT_IDENTIFIER_MISMATCH when its challenge names another key than the offer's, or none.
     """
-    if header is None:
+    found = WIRE.credentials(headers)
+    if not found:
         return None
     try:
-        token = _payment_token(header)
-        return None if token is None else _read_token(token, config, offer)
+        if len(headers[WIRE.credential_header.lower()]) > MAX_SHARED_HEADER:
+            _refuse("it is too large")
+        if len(found) > 1:
+            # Which of them was meant to pay is not for us to choose.
+            _refuse("the header holds several Payment credentials")
+        return _read_token(found[0], config, offer)
     except _UnreadableError as error:
         return Unreadable(f"malformed-credential: {error}")
     except RecursionError:
         return Unreadable("malformed-credential: it is nested too deeply")
-
-
-def is_present(header: str | None) -> bool:
-    """Return whether an Authorization header carries a Payment credential, readable or not."""
-    try:
-        return header is not None and _payment_token(header) is not None
-    except _UnreadableError:
-        return True
-
-
-def _payment_token(header: str) -> str | None:
-    """Return what follows the Payment scheme, or None when the header holds other schemes only."""
-    if len(header) > MAX_HEADER_CHARACTERS:
-        # Cut short, so that looking for the scheme stays cheap; what was cut off cannot make it readable.
-        if _payment_token(header[: len("Payment ") + 1]) is None:
-            return None
-        _refuse("it is too large")
-    found = [match for part in _PART.findall(header) if (match := _SCHEME.fullmatch(part.strip()))]
-    if not found:
-        return None
-    if len(found) > 1:
-        # Which of them was meant to pay is not for us to choose.
-        _refuse("the header holds several Payment credentials")
-    return str(found[0]["token"] or "").strip()
 
 
 def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:

@@ -1,4 +1,4 @@
-"""The MPP rail: validate, then broadcast, a Tempo charge through the official SDK's parts.
+"""The MPP protocol: validate, then broadcast, a Tempo charge through the official SDK's parts.
 
 Not through its route handlers: those settle before the endpoint has run, and answer 402 after the money moved.
 """
@@ -23,15 +23,15 @@ from mpp.server.mpp import Mpp
 from mpp.store import MemoryStore
 from pydantic import model_serializer
 
-from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
-from ranking_evaluate.payments.mpp.rpc import Node, SendMarker
+from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction
+from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
 from ranking_evaluate.payments.protocol import (
     AMOUNT_DECIMALS,
     Announcement,
@@ -40,7 +40,6 @@ from ranking_evaluate.payments.protocol import (
     Evidence,
     Offer,
     PaymentFacts,
-    PaymentHeaders,
     Readiness,
     Refused,
     Rejected,
@@ -54,6 +53,7 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 
+CHALLENGE_HEADER: Final = WIRE.challenge_header.lower()
 CHALLENGE_LIFE: Final = timedelta(minutes=5)
 
 MIN_SECRET_BYTES: Final = 32
@@ -79,22 +79,13 @@ class _PullCharge(ChargeInput):
         return {**wire, "methodDetails": details}
 
 
-_CHARGE: Final = Method(
-    name=credentials.METHOD, intent=credentials.INTENT, request_model=_PullCharge, payload_model=ChargePayload
-)
+_CHARGE: Final = Method(name=METHOD, intent=INTENT, request_model=_PullCharge, payload_model=ChargePayload)
 
 
 class MppProtocol:
-    """The MPP rail."""
+    """Payments over MPP."""
 
-    name = "mpp"
-    headers = PaymentHeaders("authorization", "www-authenticate", "payment-receipt")
-    wire = Wire(
-        name="mpp",
-        credential_header="Authorization",
-        challenge_header="WWW-Authenticate",
-        receipt_header="Payment-Receipt",
-    )
+    wire = WIRE
 
     def __init__(self, config: MppConfig) -> None:
         secrets = [secret for secret in (config.secret_key, config.previous_secret_key) if secret is not None]
@@ -102,7 +93,9 @@ class MppProtocol:
             raise ValueError(f"a secret key of fewer than {MIN_SECRET_BYTES} bytes can be guessed")
         self._config = config
         self._node = Node(config.rpc_url, config.verify_timeout)
-        self._servers = {secret: self._open_server(secret) for secret in secrets}
+        transport = self._node.transport(config.verify_timeout)
+        self._sdk_client = httpx.AsyncClient(transport=transport, trust_env=False)
+        self._servers = {secret: self._open_server(secret, self._sdk_client) for secret in secrets}
         self._connecting = Connecting("the node", self._connect)
 
     async def start(self) -> None:
@@ -113,6 +106,7 @@ class MppProtocol:
         """Stop asking and close the connections."""
         await self._connecting.stop()
         await self._node.close()
+        await self._sdk_client.aclose()
 
     async def _connect(self) -> str | None:
         """Ask the node once; return why it cannot be used, or None."""
@@ -125,17 +119,17 @@ class MppProtocol:
         return None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
 
     def terms(self) -> Terms:
-        """Return what this rail takes."""
+        """Return what is taken."""
         network = _network(self._config.chain_id)
         return Terms(network, self._config.currency, self._config.recipient, network in TESTNETS)
 
     def announce(self, amount: int) -> Announcement:
         """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
-        charge = {"method": credentials.METHOD, "intent": credentials.INTENT, "currency": self._config.currency}
+        charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currency}
         return Announcement(
             accepts=(),
             offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
-            protocol={self.name: charge},
+            protocol={WIRE.name: charge},
         )
 
     def ready(self) -> Readiness:
@@ -157,7 +151,7 @@ class MppProtocol:
         result = await handler(Request("POST", offer.url, body=offer.body))
         if not isinstance(result, PaymentRequired):
             raise TypeError("the SDK took a payment where none was offered")
-        header = result.challenge.headers[self.headers.challenge]
+        header = result.challenge.headers[CHALLENGE_HEADER]
         slug = "payment-required" if reason is None else reason.partition(":")[0]
         problem = PROBLEMS.get(slug, PROBLEMS["verification-failed"])
         members = {
@@ -165,16 +159,11 @@ class MppProtocol:
             "title": problem.title,
             "challengeId": IssuedChallenge.from_www_authenticate(header).id,
         }
-        return Challenge({self.headers.challenge: header}, members)
-
-    @staticmethod
-    def carries_credential(headers: Mapping[str, str]) -> bool:
-        """Return whether the Authorization header holds the Payment scheme."""
-        return credentials.is_present(headers.get("authorization"))
+        return Challenge({CHALLENGE_HEADER: header}, members)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the Payment credential of the Authorization header, parsed only."""
-        return credentials.read(headers.get(self.headers.credential), self._config, offer)
+        return credentials.read(headers, self._config, offer)
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms; the reason begins with its problem type."""
@@ -234,8 +223,8 @@ class MppProtocol:
         reason = credentials.check(content, self._config, offer, now, seconds_left=credentials.LAST_SECONDS)
         if reason is not None:
             return Refused(reason)
-        marker = SendMarker(self._node.open_transport())
-        async with Node.open_client(marker, self._config.settle_timeout) as client:
+        transport = self._node.transport(self._config.settle_timeout)
+        async with httpx.AsyncClient(transport=transport, trust_env=False) as client:
             # A fresh server has a fresh replay store: our own table of proofs is the authority, and a key that an
             # earlier try left behind would be taken for a payment.
             server = self._open_server(secret, client)
@@ -244,7 +233,7 @@ class MppProtocol:
                 outcome = await server.broadcast_credential(content.parsed, **_binding(offer))
             except Exception as error:  # noqa: BLE001 - the classifier sorts every kind.
                 outcome = error
-        return classify(outcome, send_made=marker.made, transaction=transaction.hash, key=offer.key)
+        return classify(outcome, send_made=transport.send_made, transaction=transaction.hash, key=offer.key)
 
     async def inspect(self, facts: PaymentFacts) -> Evidence:
         """Ask the chain for the receipt of the known transaction."""
@@ -256,10 +245,10 @@ class MppProtocol:
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the SDK's, with the key as externalId, marked as reconciled."""
-        receipt = Receipt.success(transaction.lower(), method=credentials.METHOD, external_id=key)
+        receipt = Receipt.success(transaction.lower(), method=METHOD, external_id=key)
         return replace(receipt, extra={"reconciled": True, "challengeId": facts.payment_id}).to_payment_receipt()
 
-    def _open_server(self, secret: str, client: httpx.AsyncClient | None = None) -> Mpp:
+    def _open_server(self, secret: str, client: httpx.AsyncClient) -> Mpp:
         config = self._config
         [method] = tempo.charge(
             recipient=config.recipient,
@@ -286,7 +275,7 @@ def _charge_of(offer: Offer) -> dict[str, Any]:
 def _binding(offer: Offer) -> dict[str, Any]:
     """Return what a credential must be bound to, as the SDK wants to be told."""
     return {
-        "intent": credentials.INTENT,
+        "intent": INTENT,
         "request": _charge_of(offer),
         "meta": credentials.meta_of(offer),
         "body": offer.body,

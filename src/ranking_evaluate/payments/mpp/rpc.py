@@ -1,4 +1,4 @@
-"""The Tempo node: what is asked of it before a payment, and the marker of whether a transaction was sent."""
+"""The Tempo node: what is asked of it before a payment, and the SDK's way to it."""
 
 from __future__ import annotations
 
@@ -6,44 +6,63 @@ from typing import Final
 
 import httpx
 
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer
+from ranking_evaluate.payments.json_rpc import DuplicateMember, JsonRpc, NodeError, integer, open_client, read
+from ranking_evaluate.payments.provider_client import Late, NotConnected, ProviderClient, ProviderError
 
 SEND_METHOD: Final = b"eth_sendRawTransaction"
 """Part of eth_sendRawTransaction and of eth_sendRawTransactionSync."""
 
-NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-"""How a request ends of which not one byte has left this machine."""
 
+class NodeTransport(httpx.AsyncBaseTransport):
+    """Carries the SDK's calls over the strict client, and knows whether a transaction was sent.
 
-class SendMarker(httpx.AsyncBaseTransport):
-    """A transport that knows whether a transaction was sent through it.
+    `send_made` turns true before the first byte can leave, so that a cancellation or a crash in between counts as sent,
+    and back only when no connection came about.
 
-    `made` turns true before the first byte can leave, so that a cancellation or a crash in between counts as sent,
-    and back only when no connection came about. An event hook could not tell: it fires before the connection.
+    Args:
+        client: What makes the calls.
+        url: The node.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
-        self.made = False
+    def __init__(self, client: ProviderClient, url: str) -> None:
+        self._client = client
+        self._url = url
+        self.send_made = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Pass the request on."""
-        if SEND_METHOD not in await request.aread():
-            return await self._inner.handle_async_request(request)
-        made_before, self.made = self.made, True
+        """Make one call; what goes wrong is raised as the httpx error by which the SDK tells it."""
+        body = await request.aread()
+        made_before = self.send_made
+        self.send_made = made_before or SEND_METHOD in body
         try:
-            return await self._inner.handle_async_request(request)
-        except NOT_CONNECTED:
-            self.made = made_before
-            raise
+            status, content = await self._client.call("POST", self._url, body)
+        except NotConnected as error:
+            self.send_made = made_before
+            raise httpx.ConnectError(str(error)) from error
+        except Late as error:
+            raise httpx.ReadTimeout(str(error)) from error
+        except ProviderError as error:
+            raise httpx.RemoteProtocolError(str(error)) from error
+        try:
+            read(content)
+        except DuplicateMember as error:
+            raise httpx.RemoteProtocolError(f"in the node's answer {error}") from error
+        except ValueError:
+            # What is no JSON the SDK finds out by itself, after the status.
+            pass
+        return httpx.Response(status, content=content)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._inner.aclose()
+        await self._client.close()
 
 
 class Node(JsonRpc):
     """The questions that a payment needs answered before it is sent."""
+
+    def transport(self, timeout: float) -> NodeTransport:
+        """Return a way to the node for the SDK, on which each call opens a connection and may take `timeout` in all."""
+        return NodeTransport(open_client(timeout, fresh=True), self._url)
 
     async def knows(self, transaction: str) -> bool:
         """Return whether a transaction is on the chain, or on its way there."""

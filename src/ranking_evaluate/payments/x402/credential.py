@@ -19,13 +19,12 @@ from x402.extensions.payment_identifier import (
 from x402.schemas import PaymentPayload, PaymentRequirements
 
 from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments.config import X402Config
 from ranking_evaluate.payments.protocol import Credential, PaymentFacts
-
-VERSION: Final = 2
 
 MIN_SECONDS_LEFT: Final = 10
 """An authorization that expires sooner could run out between verify and settle."""
@@ -136,7 +135,7 @@ def _decode(header: str) -> dict[str, Any]:
         raise _malformed("it is not base64") from error
     except OperationError as error:
         raise _malformed(f"its JSON is refused ({error.code})") from error
-    if not isinstance(document, dict) or document.get("x402Version") != VERSION:
+    if not isinstance(document, dict) or document.get("x402Version") != X402_VERSION:
         raise _malformed("it is not an object of x402 version 2")
     return document
 

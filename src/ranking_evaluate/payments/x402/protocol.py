@@ -1,4 +1,4 @@
-"""The x402 rail: terms, verification and settlement of EIP-3009 authorizations, scheme exact, version 2."""
+"""The x402 protocol: terms, verification and settlement of EIP-3009 authorizations, scheme exact, version 2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from x402.schemas import (
 )
 
 from ranking_evaluate.contract.discovery import input_of
-from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
 from ranking_evaluate.payments.connecting import Connecting
@@ -39,7 +39,6 @@ from ranking_evaluate.payments.protocol import (
     Evidence,
     Offer,
     PaymentFacts,
-    PaymentHeaders,
     Readiness,
     Refused,
     Settled,
@@ -49,9 +48,8 @@ from ranking_evaluate.payments.protocol import (
     Unreadable,
     Verification,
 )
-from ranking_evaluate.payments.x402.credential import VERSION, content_of, objection, read_credential
-
-SCHEME: Final = "exact"
+from ranking_evaluate.payments.x402.credential import content_of, objection, read_credential
+from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
 
 MAX_CHALLENGE_BYTES: Final = 4_096
 """How long PAYMENT-REQUIRED may be: clients echo it, and header limits of 8 kB and 16 kB are common on the way."""
@@ -60,16 +58,9 @@ MAX_KEPT_CHALLENGES: Final = 256
 
 
 class X402Protocol:
-    """The x402 rail."""
+    """Payments over x402."""
 
-    name = "x402"
-    headers = PaymentHeaders("payment-signature", "payment-required", "payment-response")
-    wire = Wire(
-        name="x402",
-        credential_header="PAYMENT-SIGNATURE",
-        challenge_header="PAYMENT-REQUIRED",
-        receipt_header="PAYMENT-RESPONSE",
-    )
+    wire = WIRE
 
     def __init__(self, config: X402Config) -> None:
         self._config = config
@@ -87,7 +78,6 @@ class X402Protocol:
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
-        await self._facilitator.open()
         await self._connecting.start()
 
     async def close(self) -> None:
@@ -108,13 +98,13 @@ class X402Protocol:
             return str(error)
         except ValidationError:
             return "the facilitator's /supported document is not of the x402 form"
-        except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, the rail is not ready.
+        except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, nothing can be taken.
             return f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
         self._server = server
         return None
 
     def terms(self) -> Terms:
-        """Return what this rail takes."""
+        """Return what is taken."""
         config = self._config
         return Terms(config.network, config.asset, config.pay_to, config.network in TESTNETS)
 
@@ -156,7 +146,7 @@ class X402Protocol:
         if challenge is None:
             required = await self._payment_required(offer, reason)
             members = required.model_dump(by_alias=True, exclude_none=True)
-            challenge = Challenge({self.headers.challenge: encode_payment_required_header(required)}, members)
+            challenge = Challenge({WIRE.challenge_header.lower(): encode_payment_required_header(required)}, members)
             # A facilitator may word its reasons as it likes.
             if len(self._challenges) >= MAX_KEPT_CHALLENGES:
                 self._challenges.clear()
@@ -187,15 +177,10 @@ class X402Protocol:
                 break
         return required
 
-    @staticmethod
-    def carries_credential(headers: Mapping[str, str]) -> bool:
-        """Return whether there is a PAYMENT-SIGNATURE header."""
-        return "payment-signature" in headers
-
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential of the PAYMENT-SIGNATURE header, parsed only."""
-        header = headers.get(self.headers.credential)
-        return None if header is None else read_credential(header, offer.key)
+        found = WIRE.credentials(headers)
+        return read_credential(found[0], offer.key) if found else None
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
@@ -234,7 +219,7 @@ class X402Protocol:
 
     def _ready_server(self) -> x402ResourceServer:
         if self._server is None:
-            raise RuntimeError("the x402 rail is asked for terms before it is ready")
+            raise RuntimeError("x402 is asked for terms before it is ready")
         return self._server
 
     def _required(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
@@ -264,7 +249,7 @@ class X402Protocol:
         requirements = self._required(self._ready_server(), offer.amount)
         return orjson.dumps(
             {
-                "x402Version": VERSION,
+                "x402Version": X402_VERSION,
                 "paymentPayload": content_of(credential).payload.model_dump(by_alias=True, exclude_none=True),
                 "paymentRequirements": requirements.model_dump(by_alias=True, exclude_none=True),
             }
@@ -289,9 +274,9 @@ class _Supported:
 
 def _check_kinds(supported: SupportedResponse, network: str) -> None:
     """Raise unless the facilitator serves our payments; the SDK is content with one that does in version 1 alone."""
-    served = {kind.network for kind in supported.kinds if (kind.x402_version, kind.scheme) == (VERSION, SCHEME)}
+    served = {kind.network for kind in supported.kinds if (kind.x402_version, kind.scheme) == (X402_VERSION, SCHEME)}
     if served.isdisjoint({network, f"{network.split(':')[0]}:*"}):
-        raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {network} in version {VERSION}")
+        raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {network} in version {X402_VERSION}")
 
 
 def _receipt(network: str, transaction: str, payer: str, *, reconciled: bool = False) -> str:

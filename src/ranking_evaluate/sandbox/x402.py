@@ -1,4 +1,4 @@
-"""The x402 rail of the sandbox: chain, token, facilitator and funded wallets."""
+"""x402 in the sandbox: chain, token, facilitator and funded wallets."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,8 +6,8 @@ from typing import Final
 
 from ranking_evaluate.sandbox.anvil import start_anvil
 from ranking_evaluate.sandbox.facilitator import facilitator_app, run_in_thread
+from ranking_evaluate.sandbox.funded import FundedProtocol
 from ranking_evaluate.sandbox.processes import Processes
-from ranking_evaluate.sandbox.rail import Rail
 from ranking_evaluate.sandbox.token import deploy_token, is_confirmed
 from ranking_evaluate.sandbox.wallets import give_ether, new_wallet
 
@@ -16,8 +16,8 @@ FACILITATOR_ETHER: Final = 10_000
 
 
 @contextmanager
-def x402_rail(processes: Processes) -> Iterator[Rail]:
-    """Start everything that x402 payments need and yield it as a rail."""
+def x402_protocol(processes: Processes) -> Iterator[FundedProtocol]:
+    """Start everything that x402 payments need and yield it."""
     chain = start_anvil(processes)
     token = deploy_token(chain)
     payer, payee, operator = new_wallet(), new_wallet(), new_wallet()
@@ -36,7 +36,7 @@ def x402_rail(processes: Processes) -> Iterator[Rail]:
             "payerKey": payer.key,
             "payerAddress": payer.address,
         }
-        yield Rail(
+        yield FundedProtocol(
             protocol="x402",
             network=chain.network,
             asset=token.address,

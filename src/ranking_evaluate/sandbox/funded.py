@@ -13,7 +13,7 @@ class Wallet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rail:
+class FundedProtocol:
     """One payment protocol, ready to be used.
 
     Attributes:
@@ -24,8 +24,8 @@ class Rail:
         decimals: How many decimals the token's base units stand for.
         payer: A wallet with tokens; a demonstration's customer.
         payee: The address that the service is paid at.
-        environment: The settings that the service needs for this rail.
-        info: The rail's member of the info file.
+        environment: The settings that the service needs for this protocol.
+        info: The protocol's member of the info file.
         rpc: The chain's node.
         takes_gas_in_asset: Whether the payer pays the chain's fee in the asset itself, on top of the price.
         balance: Returns an address's balance in base units, as the chain says.

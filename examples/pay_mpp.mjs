@@ -1,0 +1,1 @@
+../src/ranking_evaluate/payments/mpp/clients/pay_mpp.mjs

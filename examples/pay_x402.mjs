@@ -1,0 +1,1 @@
+../src/ranking_evaluate/payments/x402/clients/pay_x402.mjs

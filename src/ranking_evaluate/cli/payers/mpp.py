@@ -1,0 +1,143 @@
+"""Paying over MPP with the official client."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import httpx
+
+from ranking_evaluate.cli.payers.payer import (
+    ASSUMED_DECIMALS,
+    Mandate,
+    Payer,
+    PayError,
+    ReceiptFacts,
+    Signed,
+    account_of,
+    check_price,
+)
+from ranking_evaluate.payments.mpp.wire import WIRE
+
+# Tempo takes a transaction whose end is at most 30 s ahead; the rest is for the way there.
+SIGNED_AHEAD_SECONDS: Final = 24
+
+
+def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
+    """Answer a 402's WWW-Authenticate: Payment header with the official client, within the mandate.
+
+    The client may pay exactly one offer: a Tempo charge by a transaction that the service broadcasts (pull mode). A
+    mandate without an asset takes any currency of the chain; all of them have six decimals.
+
+    Raises:
+        PayError: There is no offer that the mandate allows, or the node cannot be asked; nothing was signed.
+    """
+    import asyncio
+    from dataclasses import replace
+
+    from mpp import Challenge, Credential
+    from mpp.methods.tempo import TempoAccount
+    from mpp.methods.tempo import client as tempo
+    from mpp.runtime import CredentialParams
+
+    offers = [offer for offer in _payment_challenges(challenge, Challenge) if _is_plain_charge(offer, mandate)]
+    if not offers:
+        raise PayError("The 402 has no Tempo charge that may be paid. Nothing was paid.")
+    offer = min(offers, key=lambda each: int(each.request["amount"]))
+    cost = Decimal(offer.request["amount"]).scaleb(-ASSUMED_DECIMALS)
+    check_price(cost, mandate)
+    until = _signed_until(offer.expires)
+    chain_id, currency = offer.request["methodDetails"]["chainId"], offer.request["currency"]
+    account = account_of(TempoAccount.from_key, mandate)
+    # The client signs for as long as the challenge lives, and the chain takes less: it is shown a nearer end, and the
+    # answer repeats the challenge as it was.
+    nearer = CredentialParams(challenge=replace(offer, expires=until.isoformat()))
+
+    async def sign() -> str:
+        method = tempo.charge(
+            account=account,
+            chain_id=chain_id,
+            rpc_url=mandate.rpc_url,
+            currencies=[currency],
+            allowed_chain_ids=[chain_id],
+            max_atomic_amount=int(offer.request["amount"]),
+            expected_recipients=[offer.request["recipient"]],
+        )
+        return await method.create_credential(nearer)
+
+    try:
+        signed = Credential.from_authorization(asyncio.run(sign()))
+    except Exception as error:
+        # Nothing has been sent to anybody who could spend it, whatever the client stumbled over.
+        raise PayError(
+            f"The payment cannot be signed ({type(error).__name__}): can a node of the chain eip155:{chain_id} be "
+            "reached? Name it with --rpc-url. Nothing was paid."
+        ) from error
+    return Signed(
+        header="Authorization",
+        value=replace(signed, challenge=offer.to_echo()).to_authorization(),
+        expires_at=int(until.timestamp()) + 1,
+        terms=f"{cost.normalize():f} of {currency} on eip155:{chain_id} from {account.address} "
+        f"to {offer.request['recipient']}",
+    )
+
+
+def _payment_challenges(challenge: httpx.Response, kind: Any) -> list[Any]:  # noqa: ANN401 - imported with the SDK.
+    """Return the Payment challenges of a 402; a challenge of another scheme is none."""
+    found = []
+    for value in challenge.headers.get_list("www-authenticate"):
+        with contextlib.suppress(Exception):
+            found.append(kind.from_www_authenticate(value))
+    return found
+
+
+def _is_plain_charge(offer: Any, mandate: Mandate) -> bool:  # noqa: ANN401 - the SDK's challenge.
+    request, details = offer.request, offer.request.get("methodDetails")
+    currency, modes = request.get("currency"), "supportedModes"
+    return (
+        (offer.method, offer.intent) == ("tempo", "charge")
+        and (offer.opaque or {}).get("idempotencyKey") == mandate.key
+        and isinstance(details, dict)
+        and isinstance(details.get("chainId"), int)
+        and not details.get("feePayer")
+        and not details.get("splits")
+        and (modes not in details or (isinstance(details[modes], list) and "pull" in details[modes]))
+        and re.fullmatch(r"[0-9]{1,40}", str(request.get("amount"))) is not None
+        and isinstance(request.get("recipient"), str)
+        and isinstance(currency, str)
+        and (mandate.asset is None or currency.lower() == mandate.asset.lower())
+    )
+
+
+def _signed_until(expires: str | None) -> datetime:
+    """Return when a payment is to end that answers a challenge of this expiry."""
+    now = datetime.now(UTC)
+    until = now + timedelta(seconds=SIGNED_AHEAD_SECONDS)
+    if expires is None:
+        return until
+    try:
+        until = min(until, datetime.fromisoformat(expires))
+    except (ValueError, TypeError) as error:
+        raise PayError("The offer's expiry cannot be read. Nothing was paid.") from error
+    if until <= now:
+        raise PayError("The offer has expired; is this machine's clock right? Nothing was paid.")
+    return until
+
+
+def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
+    """Return what a Payment-Receipt says; it names the key, but no chain, payer or amount."""
+    return ReceiptFacts(
+        success=receipt.get("status") == "success",
+        transaction=str(receipt.get("reference", "")),
+        network=None,
+        payer=None,
+        amount=None,
+        key=str(receipt.get("externalId", "")),
+    )
+
+
+PAYER: Final = Payer(wire=WIRE, sign=sign, facts=facts)

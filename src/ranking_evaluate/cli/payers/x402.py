@@ -1,0 +1,116 @@
+"""Paying over x402 with the official client."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+import httpx
+
+from ranking_evaluate.cli.payers.payer import (
+    ASSUMED_DECIMALS,
+    Mandate,
+    Payer,
+    PayError,
+    ReceiptFacts,
+    Signed,
+    account_of,
+    check_price,
+)
+from ranking_evaluate.payments.x402.wire import WIRE
+
+# A signature that lives longer than this is more than one purchase needs.
+LONGEST_AUTHORIZATION_SECONDS: Final = 900
+
+
+def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
+    """Answer a 402's PAYMENT-REQUIRED header with the official client, within the mandate.
+
+    The client may pay exactly one offer: an EIP-3009 transfer ("exact", on an EVM chain) of the mandate's asset. A
+    mandate without one takes the dollar that the SDK knows for the chain; on a chain that it does not know, such as a
+    local one, whatever asset is offered.
+
+    Raises:
+        PayError: There is no offer that the mandate allows; nothing was signed.
+    """
+    from eth_account import Account
+    from x402 import x402ClientSync
+    from x402.extensions.payment_identifier import PAYMENT_IDENTIFIER, append_payment_identifier_to_extensions
+    from x402.http import x402HTTPClientSync
+    from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
+    from x402.mechanisms.evm.exact import register_exact_evm_client
+    from x402.schemas import PaymentCreationContext, PaymentRequired, PaymentRequirements
+
+    client = x402ClientSync()
+    wire = x402HTTPClientSync(client)
+    try:
+        required = wire.get_payment_required_response(challenge.headers.get)
+    except ValueError as error:
+        raise PayError("The 402 carries no x402 offer that can be read. Nothing was paid.") from error
+    if not isinstance(required, PaymentRequired) or PAYMENT_IDENTIFIER not in (required.extensions or {}):
+        raise PayError("The offer does not tie a payment to an idempotency key (x402 v2). Nothing was paid.")
+
+    def price(offer: PaymentRequirements) -> Decimal | None:
+        """Return what the offer costs in whole units, or None when the mandate does not cover this kind of payment."""
+        known = {entry["asset"].lower(): entry["decimals"] for entry in DEFAULT_ASSETS.get(offer.network, [])}
+        asset = offer.asset.lower()
+        wanted = asset == mandate.asset.lower() if mandate.asset else not known or asset in known
+        is_plain = (
+            offer.scheme == "exact"
+            and offer.network.startswith("eip155:")
+            and (offer.extra or {}).get("assetTransferMethod", "eip3009") == "eip3009"
+            and re.fullmatch(r"[0-9]{1,40}", offer.amount) is not None
+        )
+        return Decimal(offer.amount).scaleb(-known.get(asset, ASSUMED_DECIMALS)) if wanted and is_plain else None
+
+    prices = [(cost, offer) for offer in required.accepts if (cost := price(offer)) is not None]
+    if not prices:
+        raise PayError(
+            "No offer is in an asset that may be paid with. Name the asset with --asset. Nothing was paid."
+            if required.accepts
+            else "The 402 offers nothing. Nothing was paid."
+        )
+    cost, offer = min(prices, key=lambda pair: pair[0])
+    check_price(cost, mandate)
+    if not 0 < offer.max_timeout_seconds <= LONGEST_AUTHORIZATION_SECONDS:
+        raise PayError(f"The offer asks for a signature valid for {offer.max_timeout_seconds} s. Nothing was paid.")
+
+    def add_identifier(context: PaymentCreationContext) -> None:
+        if isinstance(context.payment_required, PaymentRequired) and context.payment_required.extensions is not None:
+            append_payment_identifier_to_extensions(context.payment_required.extensions, mandate.key)
+
+    client.on_before_payment_creation(add_identifier)
+    client.set_spend_controls(
+        {
+            "allowed_assets": [
+                {"network": offer.network, "asset": offer.asset, "max_amount_per_payment": offer.amount},
+            ]
+        }
+    )
+    account = account_of(Account.from_key, mandate)
+    register_exact_evm_client(client, account, networks=offer.network)
+    payload = client.create_payment_payload(required.model_copy(update={"accepts": [offer]}))
+    ((header, value),) = wire.encode_payment_signature_header(payload).items()
+    return Signed(
+        header=header,
+        value=value,
+        expires_at=int(payload.payload["authorization"]["validBefore"]),
+        terms=f"{cost.normalize():f} of {offer.asset} on {offer.network} from {account.address} to {offer.pay_to}",
+    )
+
+
+def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
+    """Return what a PAYMENT-RESPONSE says."""
+    return ReceiptFacts(
+        success=receipt.get("success") is True,
+        transaction=str(receipt.get("transaction", "")),
+        network=str(receipt.get("network", "")),
+        payer=str(receipt.get("payer", "")),
+        amount=receipt.get("amount"),
+        key=None,
+    )
+
+
+PAYER: Final = Payer(wire=WIRE, sign=sign, facts=facts)
