@@ -74,6 +74,11 @@ def test_every_imported_package_is_declared() -> None:
     assert not {name: sandbox[name] for name in sandbox.keys() - base() - extra("sandbox")}
 
 
+def test_the_core_and_the_operations_import_no_other_package() -> None:
+    assert imported(SOURCE / "core").keys() <= {"orjson"}
+    assert imported(SOURCE / "operations").keys() <= {"pydantic", "pydantic-core", "typing-extensions"}
+
+
 def test_nothing_but_the_sandbox_imports_what_the_extra_sandbox_brings() -> None:
     outside = {name: where for name, where in imported(SOURCE).items() if name in extra("sandbox")}
     assert {where.split("/")[0] for where in outside.values()} == {"sandbox"}
