@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-REPLAY_WINDOW: Final = 24 * 3600.0
-"""Seconds for which a paid answer is delivered again, and a failed one is remembered."""
+from ranking_evaluate.contract.replay import REPLAY_WINDOW
 
 SUBMIT_MARGIN: Final = 1.0
 """Seconds of the reservation's lease that must be left at SUBMIT, so that nobody takes it over meanwhile."""

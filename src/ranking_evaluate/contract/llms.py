@@ -9,8 +9,9 @@ from string import Template
 from typing import Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import PROTOCOLS, path_of, price, price_usd
+from ranking_evaluate.contract.document import PROTOCOLS, path_of, price, price_usd, with_price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
@@ -31,8 +32,8 @@ def text(name: str) -> str:
 
 
 def client_source(name: str) -> str:
-    """Return the source of an example client; the tests run these very files."""
-    return text(f"clients/{name}")
+    """Return the source of an example client, which pays no more than the price; the tests run these very files."""
+    return with_price(text(f"clients/{name}"))
 
 
 def render(here: Iterable[str] = _ELSEWHERE) -> str:
@@ -41,6 +42,7 @@ def render(here: Iterable[str] = _ELSEWHERE) -> str:
     return Template(text("texts/llms.txt")).substitute(
         prices=" or ".join(sorted({price_usd(operation) for operation in OPERATIONS})),
         release=VERSION,
+        replay_hours=REPLAY_HOURS,
         here=_list(here),
         operations=_list(
             f"[{operation.id}](/reference/tools/{operation.id}.md): {operation.description} "

@@ -8,6 +8,7 @@ from typing import Any, Final
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import PROTOCOLS, WORKFLOW, example_response, path_of, price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.requirements import NOTICE, REQUIREMENTS
 from ranking_evaluate.contract.schema import DIALECT, Schema, answer_schema, input_schema
 from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS, Operation
@@ -149,7 +150,7 @@ def _paid_path(protocol: str, operation: Operation[Any], payment: PaymentInfo) -
     flow = WORKFLOW[protocol]
     receipt = {flow["receiptHeader"]: _header("Evidence of the settlement.")}
     answer = {
-        "description": "The answer, paid; the identical request gets the same bytes again for 24 hours.",
+        "description": (f"The answer, paid; the identical request gets the same bytes again for {REPLAY_HOURS} hours."),
         "headers": _headers(
             receipt, {"Idempotent-Replayed": {"schema": {"const": "true"}, "description": "Only on a replay."}}
         ),
