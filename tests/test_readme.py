@@ -1,4 +1,4 @@
-"""The README's commands, run as they stand there, in its order."""
+"""The commands of the README and of the pages that it leads to, run as they stand there, in their order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ import pytest
 from ranking_evaluate.sandbox.processes import free_port
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PACKAGE = ROOT / "src" / "ranking_evaluate"
 
 
-def blocks(heading: str, language: str) -> list[str]:
-    """Return the code blocks of one section."""
-    section = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def page(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def blocks(name: str, heading: str, language: str) -> list[str]:
+    """Return the code blocks of one section of a page."""
+    section = page(name).split(f"\n## {heading}\n")[1].split("\n## ")[0]
     return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
@@ -56,7 +60,8 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def sandbox_port(shell: Shell) -> Iterator[int]:
     """Run the README's sandbox command in a terminal of its own, on a free port instead of the one it names."""
     port = free_port()
-    [command] = [block for block in blocks("A first paid call by hand", "sh") if "sandbox --port" in block]
+    command, _ = blocks("README.md", "Make a first paid call", "sh")
+    assert command in blocks("docs/pay.md", "A first paid call by hand", "sh")
     running = subprocess.Popen(
         command.replace("8402", str(port)).split(), cwd=shell.folder, env=shell.environment, stdout=subprocess.DEVNULL
     )
@@ -72,23 +77,29 @@ def sandbox_port(shell: Shell) -> Iterator[int]:
         running.wait(timeout=30)
 
 
+def test_the_readme_scores_and_reports_as_written(shell: Shell) -> None:
+    [block] = blocks("README.md", "Score a ranking", "sh")
+    shell.run(block)
+    assert "computed again from this input" in (shell.folder / "report.html").read_text(encoding="utf-8")
+
+
 def test_scoring_converting_and_merging_work_as_written(shell: Shell) -> None:
     (shell.folder / "my.qrels").write_text("1 0 a 1\n1 0 b 0\n2 0 c 2\n", encoding="utf-8")
     (shell.folder / "my.run").write_text("1 Q0 a 1 9.5 me\n1 Q0 b 2 9.1 me\n2 Q0 x 1 3.0 me\n", encoding="utf-8")
-    for block in blocks("Score for free", "sh"):
-        said = shell.run(block)
-    assert json.loads(said)["queryCount"] == 2
+    [scoring] = blocks("docs/score.md", "Score for free", "sh")
+    shell.run(scoring)
+    [converting] = blocks("docs/score.md", "Score TREC and BEIR files", "sh")
+    assert json.loads(shell.run(converting))["queryCount"] == 2
 
 
 def test_a_report_is_made_as_written(shell: Shell) -> None:
-    [block] = blocks("Look at it", "sh")
+    [block] = blocks("docs/score.md", "Report", "sh")
     shell.run(block)
-    assert "computed again from this input" in (shell.folder / "report.html").read_text(encoding="utf-8")
     assert (shell.folder / "report.md").read_text(encoding="utf-8").startswith("## Supplied ranking evaluation")
 
 
 def test_the_python_lines_print_nothing_when_the_input_is_good(shell: Shell) -> None:
-    [block] = blocks("Score for free", "python")
+    [block] = blocks("docs/score.md", "Score in Python", "python")
     done = subprocess.run(
         [sys.executable, "-c", block], cwd=shell.folder, capture_output=True, text=True, timeout=60, check=True
     )
@@ -98,11 +109,13 @@ def test_the_python_lines_print_nothing_when_the_input_is_good(shell: Shell) -> 
 def test_the_first_paid_call_works_as_written_and_its_repetition_is_the_same_bytes(
     shell: Shell, sandbox_port: int
 ) -> None:
-    asking, paying, looking, paying_over_mpp = (
-        block.replace("8402", str(sandbox_port))
-        for block in blocks("A first paid call by hand", "sh")
-        if "sandbox --port" not in block
+    _, from_the_readme = blocks("README.md", "Make a first paid call", "sh")
+    scoring, _, *purchases = blocks("docs/pay.md", "A first paid call by hand", "sh")
+    from_the_readme, asking, paying, looking, paying_over_mpp = (
+        block.replace("8402", str(sandbox_port)) for block in (from_the_readme, *purchases)
     )
+    shell.run(scoring)
+    shell.run(from_the_readme)
     assert shell.run(asking).startswith("HTTP/1.1 402")
     shell.run(paying)
     first = (shell.folder / "paid.json").read_bytes()
@@ -113,7 +126,15 @@ def test_the_first_paid_call_works_as_written_and_its_repetition_is_the_same_byt
     assert (shell.folder / "paid-over-mpp.json").read_bytes() == first
 
 
-def test_every_file_that_the_readme_names_is_there() -> None:
-    table = README.split("## To change this, open that")[1].split("\n\n`scripts/check`")[0]
-    for path in re.findall(r"`((?:src|docs)/[a-z_0-9./]+)`", table):
-        assert (ROOT / path).exists(), path
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/install.md", "docs/score.md", "docs/pay.md"])
+def test_every_file_that_a_page_names_is_there(name: str) -> None:
+    quoted = re.findall(r"`([A-Za-z_0-9./-]+/[A-Za-z_0-9./-]*)`", page(name))
+    linked = [link for link in re.findall(r"\]\(([^)#]+)", page(name)) if "://" not in link]
+    made_by_setup = (".venv", "node_modules", ".ranking-evaluate", "/")
+    named = [path for path in quoted if not path.startswith(made_by_setup)]
+    missing = [path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
+    assert not missing + [path for path in linked if not (ROOT / name).parent.joinpath(path).exists()]
+
+
+def test_the_readme_fits_on_a_few_screens() -> None:
+    assert len(page("README.md").splitlines()) < 120

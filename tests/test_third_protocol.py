@@ -159,7 +159,9 @@ async def test_a_protocol_that_nobody_configured_has_routes_that_take_nothing(tm
         other = {**JSON, "PAYMENT-SIGNATURE": "e30="}
         assert (await client.post(path, content=BODY, headers=other)).json()["code"] == "PAYMENT_PROTOCOL_MISMATCH"
         assert "- scripted: not taken here; its paths answer 503\n" in (await client.get("/llms.txt")).text
-        assert not [name for name in (await client.get("/openapi.json")).json()["paths"] if name.startswith("/v1/scripted")]
+        assert not [
+            name for name in (await client.get("/openapi.json")).json()["paths"] if name.startswith("/v1/scripted")
+        ]
 
 
 async def test_its_credential_stands_on_one_line(client: httpx.AsyncClient) -> None:

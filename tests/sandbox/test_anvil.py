@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ranking_evaluate.sandbox import SandboxError
+from ranking_evaluate.sandbox import MissingError, SandboxError
 from ranking_evaluate.sandbox.anvil import find_anvil, start_anvil
 from ranking_evaluate.sandbox.processes import Processes, is_port_free
 
@@ -24,18 +24,47 @@ time.sleep(60)
 """
 
 
-def test_without_anvil_the_error_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder that is the only one on the PATH."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxError, match="Run scripts/setup, or `npm ci --ignore-scripts`"):
-        find_anvil(checkout=tmp_path)
+    monkeypatch.delenv("ANVIL", raising=False)
+    return tmp_path
 
 
-def test_an_anvil_on_the_path_is_preferred(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "anvil"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_anvil() == program
+def program(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_without_anvil_the_error_says_where_it_was_looked_for(nowhere: Path) -> None:
+    with pytest.raises(MissingError, match="no program anvil on the PATH or in node_modules, and the variable ANVIL"):
+        find_anvil(folders=[nowhere])
+
+
+def test_npms_anvil_is_found_then_one_on_the_path_then_the_one_that_is_named(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.system", lambda: "Linux")
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    by_npm = program(nowhere / "node_modules" / "@foundry-rs" / "anvil-linux-amd64" / "bin" / "anvil")
+    assert find_anvil(folders=[nowhere]) == by_npm
+    on_path = program(nowhere / "anvil")
+    assert find_anvil(folders=[nowhere]) == on_path
+    named = program(nowhere / "elsewhere" / "my-anvil")
+    monkeypatch.setenv("ANVIL", str(named))
+    assert find_anvil(folders=[nowhere]) == named
+
+
+def test_an_anvil_that_is_named_and_missing_is_not_replaced_by_another(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(nowhere / "anvil")
+    monkeypatch.setenv("ANVIL", "/no/such/program")
+    with pytest.raises(MissingError, match="the variable ANVIL names '/no/such/program'"):
+        find_anvil()
 
 
 def test_two_chains_live_side_by_side() -> None:

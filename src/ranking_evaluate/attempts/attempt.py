@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-REPLAY_WINDOW: Final = 24 * 3600.0
-"""Seconds for which a paid answer is delivered again and a refusal is remembered.
-
-A day is what the contract promises: long enough for a caller that lost its answer to notice and resend. CHANGELOG.md
-names the same time as the drain between two releases.
-"""
+from ranking_evaluate.contract.replay import REPLAY_WINDOW
 
 SUBMIT_MARGIN: Final = 1.0
 """Seconds of the reservation's lease that must be left at SUBMIT.

@@ -14,6 +14,7 @@ import typer
 
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.cli import attempt_views as views
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 
 if TYPE_CHECKING:
     from ranking_evaluate.payments.protocol import Evidence
@@ -114,7 +115,9 @@ def settle(
     Refused when the chain does not show this very payment in the transaction, unless it is forced.
     """
     settled = _decide(lambda reconciler: reconciler.settle(key, tx, force=force))
-    _report(settled, as_json, "Settled. The caller's identical resend gets the answer for 24 hours from now.")
+    _report(
+        settled, as_json, f"Settled. The caller's identical resend gets the answer for {REPLAY_HOURS} hours from now."
+    )
 
 
 @attempts.command("release")

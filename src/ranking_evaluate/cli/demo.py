@@ -18,7 +18,7 @@ from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, read_receipt
 from ranking_evaluate.cli.payers import PAYERS
 from ranking_evaluate.cli.payers.payer import Mandate, PayError, ReceiptFacts
-from ranking_evaluate.cli.sandbox import termination_as_interrupt
+from ranking_evaluate.cli.sandbox import require_sandbox, termination_as_interrupt
 from ranking_evaluate.operations import registry
 
 if TYPE_CHECKING:
@@ -211,8 +211,10 @@ def balances_table(rail: FundedProtocol, purchase: Purchase) -> Table:
 def demo() -> None:
     """Run the whole service on this machine and buy one evaluation over each payment protocol.
 
-    Exit code 0 says that every claim it prints was checked and holds.
+    Exit codes: 0 every claim that it prints was checked and holds; 1 one does not hold, or something broke down; 2
+    something must be installed first.
     """
+    require_sandbox()
     from ranking_evaluate.sandbox import Sandbox, SandboxError
 
     console = Console()

@@ -298,7 +298,12 @@ def pay(
             callback=_key, help="The Idempotency-Key of the purchase; a fresh one is made when none is given."
         ),
     ] = None,
-    max_amount: Annotated[str, typer.Option(help="The most that may be paid, in whole units of the asset.")] = "0.01",
+    max_amount: Annotated[
+        str | None,
+        typer.Option(
+            help="The most that may be paid, in whole units of the asset; by default this release's highest price."
+        ),
+    ] = None,
     asset: Annotated[str | None, typer.Option(help="The one asset to pay with, by address.")] = None,
     rpc_url: Annotated[
         str | None,
@@ -313,9 +318,10 @@ def pay(
 
     Exit codes: 0 answered; 1 not answered and not charged; 2 wrong usage; 3 it is not clear whether it was charged.
     """
+    from ranking_evaluate.contract.document import highest_price_usd
     from ranking_evaluate.settings import read_wallet
 
-    limit = _amount(max_amount)
+    limit = _amount(highest_price_usd() if max_amount is None else max_amount)
     wallet = read_wallet()
     if wallet.key is None:
         raise typer.BadParameter("Put the private key of the wallet into the variable RANKING_EVALUATE_WALLET_KEY.")

@@ -23,6 +23,30 @@ SMALL_INPUT = (
     '{"queries":[{"id":"q","retrieved":["b","a"],"judgments":[{"id":"a","grade":3},{"id":"b","grade":1}]}],"k":2}'
 )
 
+NEEDS = """The sandbox needs
+- Python packages: pip install 'ranking-evaluate[sandbox]'
+- anvil, a local chain: npm install @foundry-rs/anvil@1.7.1 in this folder (Node 20 or newer);
+  or Foundry's anvil on the PATH; or its path in the variable ANVIL
+In a checkout of this project, scripts/setup installs both."""
+
+
+def require_sandbox() -> None:
+    """Return when this installation has what the sandbox needs; otherwise say what is missing and exit with code 2."""
+    try:
+        from ranking_evaluate.sandbox import MissingError
+        from ranking_evaluate.sandbox.anvil import find_anvil
+    except ImportError as error:
+        missing = str(error)
+    else:
+        try:
+            find_anvil()
+        except MissingError as error:
+            missing = str(error)
+        else:
+            return
+    typer.echo(f"Something is missing: {missing}.\n{NEEDS}", err=True)
+    raise typer.Exit(2)
+
 
 @contextlib.contextmanager
 def termination_as_interrupt() -> Iterator[None]:
@@ -102,7 +126,10 @@ def sandbox(
     """Run everything on this machine until interrupted: chains, token, facilitator, funded wallets and the service.
 
     Nothing in it is worth anything, and nothing of it stays behind.
+
+    Exit codes: 0 interrupted; 1 something broke down; 2 something must be installed first.
     """
+    require_sandbox()
     from ranking_evaluate.sandbox import Sandbox, SandboxError
 
     console = Console()

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.contract.discovery import example_body
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.schema import Schema, answer_schema, input_schema
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core import canonical, intake
@@ -92,7 +93,7 @@ _PURCHASE: Final[Document] = {
     ],
     "versionedRetries": (
         "Request fingerprint includes service release version. Retries across a version upgrade can conflict; "
-        "coordinate upgrades outside the 24-hour replay window and reconcile pending attempts."
+        f"coordinate upgrades outside the {REPLAY_HOURS}-hour replay window and reconcile pending attempts."
     ),
     "docs": "/llms.txt",
 }
@@ -139,7 +140,20 @@ def _bounds(path: str, schema: Schema) -> Iterator[tuple[str, int | float]]:
 
 def price_usd(operation: Operation[Any]) -> str:
     """Return the nominal price in dollars, with at least two decimals."""
-    dollars = Decimal(operation.price_base_units).scaleb(-TOKEN_DECIMALS)
+    return _dollars(operation.price_base_units)
+
+
+def highest_price_usd() -> str:
+    """Return the price of the dearest operation in dollars, with at least two decimals."""
+    return _dollars(_highest_price())
+
+
+def _highest_price() -> int:
+    return max(operation.price_base_units for operation in OPERATIONS)
+
+
+def _dollars(base_units: int) -> str:
+    dollars = Decimal(base_units).scaleb(-TOKEN_DECIMALS)
     cents = dollars.quantize(Decimal("0.01"))
     return f"{cents if dollars == cents else dollars.normalize():f}"
 
@@ -147,6 +161,16 @@ def price_usd(operation: Operation[Any]) -> str:
 def price(operation: Operation[Any]) -> str:
     """Return the price as every text writes it."""
     return f"{price_usd(operation)} USD ({operation.price_base_units} base units of a {TOKEN_DECIMALS}-decimal token)"
+
+
+def with_price(source: str) -> str:
+    """Return the source of an example client with the highest price as the most that it pays.
+
+    The files are written for 10000 base units, so that they run as they stand.
+    """
+    for grouping in ("", "_"):
+        source = source.replace(format(10_000, grouping), format(_highest_price(), grouping))
+    return source
 
 
 def path_of(operation: Operation[Any], protocol: str) -> str:

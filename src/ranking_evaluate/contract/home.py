@@ -15,6 +15,7 @@ from typing import Any
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.llms import text
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
@@ -27,6 +28,7 @@ def render(origin: str, state: Mapping[str, Any], wires: Wires) -> str:
         operations=_operations(wires),
         first_call=escape(first_call(origin, state["rails"], wires)),
         release=VERSION,
+        replay_hours=REPLAY_HOURS,
     )
 
 

@@ -8,8 +8,9 @@ from string import Template
 from typing import Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.document import Wires, path_of, price, price_usd
+from ranking_evaluate.contract.document import Wires, path_of, price, price_usd, with_price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.wire import Client, shipped
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
@@ -28,8 +29,8 @@ def text(name: str) -> str:
 
 
 def clients(wires: Wires) -> tuple[Client, ...]:
-    """Return the example clients of every protocol."""
-    return tuple(client for wire in wires for client in wire.clients)
+    """Return the example clients of every protocol, which pay no more than the highest price."""
+    return tuple(Client(client.name, with_price(client.source)) for wire in wires for client in wire.clients)
 
 
 def render(wires: Wires, here: Iterable[str] = _ELSEWHERE) -> str:
@@ -41,6 +42,7 @@ def render(wires: Wires, here: Iterable[str] = _ELSEWHERE) -> str:
         prices=" or ".join(sorted({price_usd(operation) for operation in OPERATIONS})),
         protocols=" or ".join(wire.title for wire in wires),
         release=VERSION,
+        replay_hours=REPLAY_HOURS,
         here=_list(here),
         operations=_list(
             f"[{operation.id}](/reference/tools/{operation.id}.md): {operation.description} "

@@ -9,6 +9,7 @@ from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import Wires, example_response, path_of, price
 from ranking_evaluate.contract.errors import PROBLEMS, error_classes
 from ranking_evaluate.contract.idempotency import KEY_PATTERN
+from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.schema import DIALECT, Schema, answer_schema, input_schema
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS, Operation
@@ -146,7 +147,7 @@ def _paid_paths(wires: Wires, payments: Mapping[str, Mapping[str, PaymentInfo]])
 def _paid_path(wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> dict[str, Any]:
     receipt = {wire.receipt_header: _header("Evidence of the settlement.")}
     answer = {
-        "description": "The answer, paid; the identical request gets the same bytes again for 24 hours.",
+        "description": (f"The answer, paid; the identical request gets the same bytes again for {REPLAY_HOURS} hours."),
         "headers": _headers(
             receipt, {"Idempotent-Replayed": {"schema": {"const": "true"}, "description": "Only on a replay."}}
         ),

@@ -1,5 +1,6 @@
-"""A local chain: finds the `anvil` program, starts it on a free port and waits until it answers."""
+"""A local chain: finds the program `anvil`, starts it on a free port and waits until it answers."""
 
+import os
 import platform
 import shutil
 import time
@@ -11,14 +12,12 @@ from typing import Final
 import httpx
 from web3 import HTTPProvider, Web3
 
-from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError, free_port
+from ranking_evaluate.sandbox.processes import LOOPBACK, MissingError, Processes, SandboxError, free_port
 
 START_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.01
 # Another program may take the free port before anvil does.
 START_ATTEMPTS: Final = 3
-# The checkout that this file belongs to, when the package is installed from one.
-CHECKOUT: Final = Path(__file__).resolve().parents[3]
 NPM_ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
@@ -36,24 +35,37 @@ class Chain:
         return f"eip155:{self.chain_id}"
 
 
-def find_anvil(*, checkout: Path = CHECKOUT) -> Path:
-    """Return the anvil program: the one on the PATH, else the one that npm installed in the checkout.
+def find_anvil(*, folders: Sequence[Path] | None = None) -> Path:
+    """Return the anvil program: what the variable ANVIL names, else the one on the PATH, else npm's.
+
+    Args:
+        folders: Where npm may have installed it; by default here, and in the checkout that this package belongs to.
 
     Raises:
-        SandboxError: There is none.
+        MissingError: There is none.
     """
+    named = os.environ.get("ANVIL")
+    if named is not None:
+        program = shutil.which(named)
+        if program is None:
+            raise MissingError(f"the variable ANVIL names {named!r}, which is no program")
+        return Path(program).absolute()
     on_path = shutil.which("anvil")
     if on_path is not None:
         return Path(on_path)
     machine = platform.machine().lower()
     package = f"anvil-{platform.system().lower()}-{NPM_ARCHITECTURES.get(machine, machine)}"
-    installed = checkout / "node_modules" / "@foundry-rs" / package / "bin" / "anvil"
-    if installed.is_file():
-        return installed
-    raise SandboxError(
-        f"The local chain needs anvil, which is neither on the PATH nor at {installed}. "
-        "Run scripts/setup, or `npm ci --ignore-scripts`, in a checkout of this project."
-    )
+    for folder in _npm_folders() if folders is None else folders:
+        installed = folder / "node_modules" / "@foundry-rs" / package / "bin" / "anvil"
+        if installed.is_file():
+            return installed
+    raise MissingError("there is no program anvil on the PATH or in node_modules, and the variable ANVIL names none")
+
+
+def _npm_folders() -> list[Path]:
+    """Return the current folder and, when this package is used from a checkout's `src`, the checkout."""
+    source = Path(__file__).resolve().parents[2]
+    return [Path.cwd(), source.parent] if source.name == "src" else [Path.cwd()]
 
 
 def start_anvil(
@@ -68,7 +80,8 @@ def start_anvil(
         arguments: More arguments for anvil, such as another network.
 
     Raises:
-        SandboxError: There is no anvil, or it does not come up.
+        MissingError: There is no anvil.
+        SandboxError: It does not come up.
     """
     program = find_anvil()
     for attempt in range(1, START_ATTEMPTS + 1):

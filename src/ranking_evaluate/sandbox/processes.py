@@ -17,7 +17,11 @@ LOG_TAIL_LINES: Final = 12
 
 
 class SandboxError(Exception):
-    """Something that the sandbox needs is missing or did not come up; the text says what to do about it."""
+    """The sandbox did not come up or broke down; the text says why."""
+
+
+class MissingError(SandboxError):
+    """Something that must be installed first is missing; the text names it."""
 
 
 def free_port() -> int:

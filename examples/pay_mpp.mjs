@@ -1,1 +1,0 @@
-../src/ranking_evaluate/payments/mpp/clients/pay_mpp.mjs

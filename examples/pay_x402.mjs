@@ -1,1 +1,0 @@
-../src/ranking_evaluate/payments/x402/clients/pay_x402.mjs
