@@ -28,10 +28,11 @@ def candidates(job: Job, operation_id: str = "ranking-evaluate") -> dict[str, Ca
     return {
         WHOLE: lambda: evaluate(operation_id, body),
         FLOOR: lambda: (orjson.loads(body), orjson.dumps(plain)),
-        "intake, with the canonical form": lambda: intake.read_with(operation.defaults, body, lambda _: True),
+        "intake": lambda: intake.read(body),
         "schema": lambda: operation.accept(value),
-        "evaluate, with the rows' JSON": lambda: operation.evaluate(accepted),
+        "evaluate": lambda: operation.evaluate(accepted),
         "write the result": lambda: canonical.dump(result),
+        "canonical form of the input": lambda: canonical.encode(accepted),
         "two SHA-256": lambda: (canonical.sha256(dumped), canonical.sha256(encoded)),
     }
 

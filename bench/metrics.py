@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable
 
 from bench.jobs import Job
-from ranking_evaluate.core import rankings
+from ranking_evaluate.core import metrics
+from ranking_evaluate.operations.rankings import by_metric, grades_within_k
 
 Qrels = dict[str, dict[str, int]]
 Run = dict[str, dict[str, float]]
@@ -42,26 +43,30 @@ def candidates(job: Job) -> dict[str, Callable[[], object]]:
     }
 
 
-def _rules(job: Job) -> rankings.Rules:
-    return {"k": job.input["k"], "relevantAtLeast": 1, "gain": "linear", "unjudged": "nonrelevant"}
-
-
 def _ours(job: Job, qrels: Qrels) -> Callable[[], object]:
-    rules = _rules(job)
+    rules = metrics.Rules(job.input["k"], 1)
     retrieved, grades = _given(job, qrels)
-    ranked = list(zip(retrieved, rankings.judge(rules, grades), strict=True))
-    return lambda: rankings.averages(rankings.score(rules, ranked, str))
+    judged = [metrics.judge(grade_by_id.values(), rules) for grade_by_id in grades]
+    return lambda: _scored(retrieved, grades, judged, rules)
 
 
 def _ours_anew(job: Job, qrels: Qrels) -> Callable[[], object]:
-    rules = _rules(job)
+    rules = metrics.Rules(job.input["k"], 1)
     retrieved, grades = _given(job, qrels)
 
     def score() -> object:
-        ranked = zip(retrieved, rankings.judge(rules, grades), strict=True)
-        return rankings.averages(rankings.score(rules, ranked, str))
+        judged = [metrics.judge(grade_by_id.values(), rules) for grade_by_id in grades]
+        return _scored(retrieved, grades, judged, rules)
 
     return score
+
+
+def _scored(
+    retrieved: list[list[str]], grades: list[dict[str, int]], judged: list[metrics.Judged], rules: metrics.Rules
+) -> object:
+    """Return every figure of each query, and their means."""
+    scores = metrics.score(grades_within_k(retrieved, grades, rules.k), judged, rules)
+    return scores, {name: metrics.mean(values) for name, values in by_metric(scores).items()}
 
 
 def _given(job: Job, qrels: Qrels) -> tuple[list[list[str]], list[dict[str, int]]]:

@@ -103,19 +103,8 @@ def test_what_never_closes_is_malformed_however_deep(body: bytes) -> None:
     assert _refusal(body).code == ErrorCode.MALFORMED_JSON
 
 
-def test_depth_in_a_member_that_is_overwritten_is_depth_and_so_is_that_of_a_known_shape() -> None:
-    body = b'{"a":' + b"[" * 20 + b"]" * 20 + b',"a":1}'
-    assert _refusal(body).code == ErrorCode.COMPLEXITY_LIMIT
-    with pytest.raises(OperationError) as refused:
-        intake.read_with({}, body, lambda value: value == {"a": 1})
-    assert refused.value.code == ErrorCode.COMPLEXITY_LIMIT
-
-
-def test_only_what_is_accepted_is_sorted() -> None:
-    body = b'{"b":1.0,"a":[2]}'
-    assert intake.read_with({"c": "d"}, body, lambda _: True).canonical == b'{"a":[2],"b":1,"c":"d"}'
-    assert intake.read_with({"c": "d"}, body).canonical is None
-    assert intake.read_with({}, body, lambda value: repr(value) == "{'b': 1, 'a': [2]}").canonical == b'{"a":[2],"b":1}'
+def test_depth_in_a_member_that_is_overwritten_is_depth() -> None:
+    assert _refusal(b'{"a":' + b"[" * 20 + b"]" * 20 + b',"a":1}').code == ErrorCode.COMPLEXITY_LIMIT
 
 
 @pytest.mark.parametrize("name", ["b", 'q"', "b:", "\\u0062", "é"])

@@ -11,7 +11,7 @@ import pytest
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.core.canonical import sha256
-from ranking_evaluate.core.observations import Reason
+from ranking_evaluate.core.evidence import Reason
 from ranking_evaluate.interchange.report import model
 from ranking_evaluate.interchange.report.read import Named, ReportError, State, read
 from ranking_evaluate.interchange.report.render import Form, render

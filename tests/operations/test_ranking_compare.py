@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ranking_evaluate.core.errors import ErrorCode, OperationError
-from ranking_evaluate.core.rankings import METRICS
 from ranking_evaluate.operations import ranking_evaluate
 from ranking_evaluate.operations.ranking_compare import OPERATION
+from ranking_evaluate.operations.rankings import METRICS
 
 TESTS = ("signTest", "wilcoxonSignedRank", "randomization")
 

@@ -172,3 +172,28 @@ def test_every_figure_keeps_its_bounds_and_its_evidence(request_: Any) -> None:
         for name in ("recallAtK", "reciprocalRankAtK", "averagePrecisionAtK"):
             assert (row[name] is None) == (row["relevantJudgmentCount"] == 0)
             assert 0 <= (row[name] or 0) <= 1
+
+
+@given(
+    st.dictionaries(
+        st.text(min_size=1, max_size=8),
+        st.one_of(st.none(), st.integers(0, 10), st.floats(0, 10, allow_subnormal=True)),
+        max_size=20,
+    ),
+    st.integers(1, 30),
+)
+def test_rows_are_the_json_of_their_members(grade_by_id: dict[str, float | None], k: int) -> None:
+    judged = {document: grade for document, grade in grade_by_id.items() if grade is not None}
+    body = json.dumps({"queries": [_query("q", list(grade_by_id), judged)], "k": k, "unjudged": "nonrelevant"}).encode()
+    written = OPERATION.run(body).result
+    expected = [
+        {
+            "rank": rank,
+            "id": document,
+            "grade": grade if grade is None else canonical.number(grade),
+            "relevant": grade is not None and grade >= 1,
+            "judged": grade is not None,
+        }
+        for rank, (document, grade) in enumerate(list(grade_by_id.items())[:k], 1)
+    ]
+    assert b'"ranking":' + canonical.dump(expected) + b"}" in written

@@ -12,7 +12,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from ranking_evaluate import evaluate
 from ranking_evaluate.core import canonical
 from ranking_evaluate.core.errors import ErrorCode, OperationError
-from ranking_evaluate.core.observations import AGGREGATES, METRICS, Reason
+from ranking_evaluate.core.evidence import METRICS, Reason
+from ranking_evaluate.operations.measurement import AGGREGATES
 from ranking_evaluate.operations.retrieval_measure import OPERATION
 
 SCHEMA = Draft202012Validator(OPERATION.adapter.json_schema())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -10,8 +10,6 @@ from ranking_evaluate.core import canonical, json_text, reread
 from ranking_evaluate.core.errors import ErrorCode, OperationError, json_pointer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from ranking_evaluate.core.canonical import JsonValue
 
 RAW_BYTES: Final = 131_072
@@ -25,38 +23,10 @@ _UNSAFE_MEMBERS: Final = tuple(f'"{name}":'.encode() for name in sorted(UNSAFE_N
 _UNSAFE_LETTERS: Final = (b"proto", b"constructor")
 
 
-class Read(NamedTuple):
-    """A JSON value, and its canonical form where it is known to be accepted: nothing else is sorted."""
-
-    value: JsonValue
-    canonical: bytes | None
-
-
 def read(body: bytes) -> JsonValue:
     """Return the JSON value of a body, its integral numbers as integers (`10.0` and `1e1` are 10, `-0.0` is 0).
 
     Beyond 2**53 a float stays a float: there it no longer stands for one integer.
-
-    Raises:
-        OperationError: As `read_with`.
-    """
-    return read_with({}, body).value
-
-
-def _unknown(_: JsonValue) -> bool:
-    return False
-
-
-def read_with(defaults: Mapping[str, JsonValue], body: bytes, accepts: Callable[[JsonValue], bool] = _unknown) -> Read:
-    """Return the JSON value of a body as `read` does; an object is completed by the defaults for absent members.
-
-    The limits are on what was sent, without the defaults.
-
-    Args:
-        defaults: The values of absent members.
-        body: What was sent.
-        accepts: Says True only of values with a shape that allows for neither depth nor unsafe names, which then need
-            not be looked for.
 
     Raises:
         OperationError: MALFORMED_JSON, INPUT_LIMIT, COMPLEXITY_LIMIT, INVALID_UNICODE, INVALID_NUMBER, DUPLICATE_FIELD
@@ -70,41 +40,19 @@ def read_with(defaults: Mapping[str, JsonValue], body: bytes, accepts: Callable[
         reread.refuse_what_orjson_refused(body)
     unescaped = json_text.without_escapes(body)
     json_text.refuse_many_values(unescaped)
-
-    added = b""
-    if defaults and isinstance(value, dict):
-        absent = {name: default for name, default in defaults.items() if name not in value}
-        if absent:
-            added = orjson.dumps(absent)
-            value.update(absent)
-    is_accepted = accepts(value)
-    if not is_accepted:
-        json_text.refuse_depth(unescaped)
-
-    encoded = canonical.plain(value, is_sorted=is_accepted)
-    if encoded is None:
+    json_text.refuse_depth(unescaped)
+    compact = canonical.plain(value, is_sorted=False)
+    if compact is None:
         value = _with_integers(value)
-        is_accepted = is_accepted or accepts(value)
-        encoded = canonical.encode(value)
-
-    # orjson keeps the last of equal names, so a duplicate is a member that was written and did not arrive: its quotes
-    # and its colon are missing. Colons are fewer, but an escape can write one too.
-    mark = b'"' if b"\\" in body else b":"
-    if unescaped.count(mark) != json_text.without_escapes(encoded).count(mark) - json_text.without_escapes(added).count(
-        mark
-    ):
-        # What did not arrive could be as deep as it liked.
-        json_text.refuse_depth(unescaped)
-        raise reread.duplicate_field(body)
-    if not is_accepted:
-        _refuse_unsafe_names(value, encoded)
-    # What was added stands there without its braces, and with a comma before it.
-    if len(encoded) - max(0, len(added) - 1) > CANONICAL_BYTES:
+        compact = canonical.encode(value)
+    _refuse_duplicate_names(body, unescaped, compact)
+    _refuse_unsafe_names(value, compact)
+    if len(compact) > CANONICAL_BYTES:
         raise OperationError(
             ErrorCode.INPUT_LIMIT,
             f"The input is larger than {CANONICAL_BYTES:,} bytes, counted compactly and without white space.",
         )
-    return Read(value, encoded if is_accepted else None)
+    return value
 
 
 def _with_integers(value: JsonValue) -> JsonValue:
@@ -122,9 +70,20 @@ def _with_integers(value: JsonValue) -> JsonValue:
     return value
 
 
-def _refuse_unsafe_names(value: JsonValue, encoded: bytes) -> None:
+def _refuse_duplicate_names(body: bytes, unescaped: bytes, compact: bytes) -> None:
+    """Raise DUPLICATE_FIELD when an object has two members of the same name.
+
+    orjson keeps only the last of them. The quotes (and the colon) of the others are in the body and not in the compact
+    form, so counting finds them. Colons are fewer than quotes, but an escape sequence can write one too.
+    """
+    mark = b'"' if b"\\" in body else b":"
+    if unescaped.count(mark) != json_text.without_escapes(compact).count(mark):
+        raise reread.duplicate_field(body)
+
+
+def _refuse_unsafe_names(value: JsonValue, compact: bytes) -> None:
     """Raise UNSAFE_KEY when a member name is one that JavaScript objects reserve; the pointer is to its object."""
-    if any(letters in encoded for letters in _UNSAFE_LETTERS) and any(name in encoded for name in _UNSAFE_MEMBERS):
+    if any(letters in compact for letters in _UNSAFE_LETTERS) and any(name in compact for name in _UNSAFE_MEMBERS):
         _look_for_unsafe_names(value, ())
 
 

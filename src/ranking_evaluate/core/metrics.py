@@ -1,84 +1,153 @@
-"""The graded metrics of one query at a cutoff, and their mean over queries; every sum runs left to right.
+"""The one definition of every figure: what a ranking scores at a cutoff k, and the mean over queries.
 
-The order of additions is part of the definition: compensated or pairwise summation would change last bits.
+Sums are plain additions from left to right. The order is part of each definition, because compensated or pairwise
+summation changes the last bits. With linear gain the figures are trec_eval's, bit for bit; tests/oracles compares them.
 """
 
 from __future__ import annotations
 
 import math
-from itertools import compress
-from operator import truediv
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-# The cutoff k never exceeds this, so these hold every rank and its discount.
+GainFunction: TypeAlias = Literal["linear", "exponential"]
+
 MAXIMUM_K: Final = 100
-RANKS: Final = range(1, MAXIMUM_K + 1)
-DISCOUNTS: Final = tuple(math.log2(rank + 1) for rank in RANKS)
-# The same by rank itself; nothing stands at rank 0.
-DISCOUNT_AT: Final = (math.nan, *DISCOUNTS)
+
+# What the gain at each rank is divided by: log2(rank + 1). There is no rank 0.
+DISCOUNTS: Final = (math.nan, *(math.log2(rank + 1) for rank in range(1, MAXIMUM_K + 1)))
 
 
-def precision(hits: int, k: int) -> float:
-    """Return the share of the `k` ranks that hold a relevant document; a short ranking still divides by `k`."""
-    return hits / k
+class Rules(NamedTuple):
+    """The conventions of a score: a grade of `relevant_at_least` (above 0) or more is relevant."""
+
+    k: int
+    relevant_at_least: float
+    gain: GainFunction = "linear"
 
 
-def recall(hits: int, relevant_count: int) -> float | None:
-    """Return the share of the relevant documents that were retrieved within k, or None when nothing is relevant."""
-    return hits / relevant_count if relevant_count else None
+class Judged(NamedTuple):
+    """What the judgments of one query say by themselves, whatever was retrieved."""
+
+    relevant_count: int
+    ideal_dcg: float
+    """The DCG of all judgments by falling grade, cut at k, however few documents were retrieved."""
 
 
-def reciprocal_rank(relevant: Sequence[bool], relevant_count: int, k: int) -> float | None:
-    """Return 1 / rank of the first relevant document within `k`, or None when nothing is relevant.
+class Scores(NamedTuple):
+    """The figures of several rankings: a list for each figure, with an entry for each ranking."""
 
-    A query whose relevant documents all lie beyond `k` scores 0.0; one without any is undefined.
+    precision: list[float]
+    """Relevant documents within k / k.
+
+    trec_eval's P_k. A ranking of fewer than k documents still divides by k.
+    """
+
+    recall: list[float | None]
+    """Relevant documents within k / relevant judgments.
+
+    trec_eval's recall_k. Undefined when nothing is relevant.
+    """
+
+    reciprocal_rank: list[float | None]
+    """1 / rank of the first relevant document within k.
+
+    Voorhees, TREC-8 (1999); trec_eval's recip_rank of a ranking that is cut at k. A query whose relevant documents all
+    lie beyond k scores 0.0. Undefined when nothing is relevant.
+    """
+
+    average_precision: list[float | None]
+    """Sum of the precision at the rank of each relevant document within k / relevant judgments.
+
+    trec_eval's map_cut_k. The precision at a rank is the number of relevant documents up to there / rank. The
+    denominator counts all relevant judgments, even if there are more than k. Undefined when nothing is relevant.
+    """
+
+    ndcg: list[float | None]
+    """DCG / ideal DCG.
+
+    Järvelin and Kekäläinen, ACM TOIS 20 (2002); trec_eval's ndcg_cut_k when gain is linear. Not clamped. Undefined
+    when no judgment has a gain.
+    """
+
+    dcg: list[float]
+    """Sum over the ranks within k of gain / log2(rank + 1).
+
+    The gain of a document is its grade (linear) or 2^grade - 1 (exponential; Burges et al., ICML 2005), and 0 without
+    a judgment.
+    """
+
+    hits: list[int]
+    """Relevant documents within k."""
+
+
+def judge(grades: Collection[float], rules: Rules) -> Judged:
+    """Return what the grades of all judgments of one query, in any order, say by themselves."""
+    gains = exponential_gains(grades) if rules.gain == "exponential" else grades
+    return Judged(
+        relevant_count=len([grade for grade in grades if grade >= rules.relevant_at_least]),
+        ideal_dcg=dcg(sorted(filter(None, gains), reverse=True)[: rules.k]),
+    )
+
+
+def score(rankings: Iterable[Sequence[float | None]], judged: Iterable[Judged], rules: Rules) -> Scores:
+    """Return every figure of each ranking, as `Scores` defines them.
+
+    One pass takes all figures of a ranking: a function for each takes 130 % longer at the typical and 60 % at the
+    large size.
 
     Args:
-        relevant: Whether each retrieved document is relevant, by rank.
-        relevant_count: Relevant judgments for the query, retrieved or not.
-        k: The cutoff.
+        rankings: The grade at each rank within k, None for a document without a judgment.
+        judged: What each of the rankings is held against.
+        rules: The conventions.
     """
-    if not relevant_count:
-        return None
-    for rank in compress(RANKS, relevant[:k]):
-        return 1 / rank
-    return 0.0
+    k, relevant_at_least, gain = rules
+    scores = Scores([], [], [], [], [], [], [])
+    precision, recall, reciprocal_rank, average_precision, ndcg, dcgs, hits = scores
+    for grades, (relevant_count, ideal_dcg) in zip(rankings, judged, strict=True):
+        rank = found = 0
+        gained = reciprocal = precisions = 0.0
+        for grade in grades:
+            # With `enumerate` the typical job takes 5 % longer, and longer than pytrec_eval's.
+            rank += 1  # noqa: SIM113
+            # Neither an unjudged document nor grade 0 adds to any sum.
+            if grade:
+                gained += grade / DISCOUNTS[rank]
+                if grade >= relevant_at_least:
+                    if not found:
+                        reciprocal = 1 / rank
+                    found += 1
+                    precisions += found / rank
+        if gain == "exponential":
+            gained = dcg(exponential_gains(grades))
+        precision.append(found / k)
+        if relevant_count:
+            recall.append(found / relevant_count)
+            reciprocal_rank.append(reciprocal)
+            average_precision.append(precisions / relevant_count)
+        else:
+            recall.append(None)
+            reciprocal_rank.append(None)
+            average_precision.append(None)
+        ndcg.append(gained / ideal_dcg if ideal_dcg else None)
+        dcgs.append(gained)
+        hits.append(found)
+    return scores
 
 
-def linear_gains(grades: Iterable[float | None]) -> list[float]:
-    """Return each grade as its gain, 0 for an unjudged document (None)."""
-    return [grade or 0.0 for grade in grades]
-
-
-def exponential_gains(grades: Iterable[float | None]) -> list[float]:
-    """Return 2 to the power of each grade, less 1, in binary64; 0 for an unjudged document (None)."""
-    return [2.0**grade - 1.0 if grade else 0.0 for grade in grades]
-
-
-def dcg(gains: Iterable[float], discounts: Iterable[float] = DISCOUNTS) -> float:
-    """Return the sum over the ranks of gain / log2(rank + 1), as far as both the gains and the discounts go.
-
-    Args:
-        gains: By rank.
-        discounts: `DISCOUNTS`, or as many of them as count.
-    """
+def dcg(gains: Iterable[float]) -> float:
+    """Return the sum of gain / log2(rank + 1) over at most `MAXIMUM_K` gains by rank."""
     total = 0.0
-    for discounted in map(truediv, gains, discounts):
-        total += discounted
+    for rank, gain in enumerate(gains, 1):
+        total += gain / DISCOUNTS[rank]
     return total
 
 
-def ideal_dcg(judged_gains: Iterable[float], k: int) -> float:
-    """Return the DCG of all judgments by falling gain, cut at `k`, however few documents were retrieved."""
-    return dcg(sorted(judged_gains, reverse=True), DISCOUNTS[:k])
-
-
-def ndcg(gained: float, ideal: float) -> float | None:
-    """Return DCG / ideal DCG, not clamped, or None when no judgment has a gain."""
-    return gained / ideal if ideal else None
+def exponential_gains(grades: Iterable[float | None]) -> list[float]:
+    """Return 2^grade - 1 in binary64 for each grade, 0 for a document without a judgment."""
+    return [2.0**grade - 1.0 if grade else 0.0 for grade in grades]
 
 
 def mean(values: Iterable[float | None]) -> tuple[float | None, int]:

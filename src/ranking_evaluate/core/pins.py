@@ -1,8 +1,8 @@
-"""The pin of a corpus: one digest over what its documents are, so that a changed corpus is never silently measured."""
+"""The pin of a corpus: one digest of its documents, so that a changed corpus is never measured as the same one."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING
 
 from ranking_evaluate.core import canonical
 
@@ -12,23 +12,16 @@ if TYPE_CHECKING:
     from ranking_evaluate.core.canonical import JsonValue
 
 
-class Document(TypedDict):
-    """One document of a corpus, as on the wire."""
+def pin(documents: Iterable[tuple[str, str, str]]) -> str:
+    """Return the digest of a corpus.
 
-    id: str
-    text: str
-    publishedAt: str
-    access: Literal["granted", "revoked"]
+    It changes with any id, text or date as sent, but not with the order of the documents.
 
-
-def pin(documents: Iterable[Document]) -> str:
-    """Return the digest that changes with any id, text or date as sent, but not with the order of the documents."""
+    Args:
+        documents: The id, text and date of publication of each document; the ids are distinct.
+    """
     rows: list[JsonValue] = [
-        {
-            "id": document["id"],
-            "publishedAt": document["publishedAt"],
-            "textSha256": canonical.sha256(document["text"].encode()),
-        }
-        for document in sorted(documents, key=lambda one: one["id"])
+        {"id": document, "publishedAt": published_at, "textSha256": canonical.sha256(text.encode())}
+        for document, text, published_at in sorted(documents)
     ]
     return canonical.sha256(canonical.encode(rows))

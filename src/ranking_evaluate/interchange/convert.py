@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ranking_evaluate.interchange.pack import misfit, pack
 from ranking_evaluate.interchange.rows import Qrels, Run
 from ranking_evaluate.operations.fields import Judgment
-from ranking_evaluate.operations.ranking_evaluate import Query
+from ranking_evaluate.operations.ranking_evaluate import RankedQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ def _single(score: float) -> float:
     return c_float(score).value
 
 
-def _query(topic: str, grades: Mapping[str, float], scores: Mapping[str, float], k: int) -> Query:
+def _query(topic: str, grades: Mapping[str, float], scores: Mapping[str, float], k: int) -> RankedQuery:
     # No figure at k looks below rank k, so nothing below is sent.
     ranked = rank(scores, k)
     needed = _needed(grades, ranked, k)

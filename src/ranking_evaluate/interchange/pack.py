@@ -10,18 +10,18 @@ import orjson
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations.fields import JUDGMENTS, QUERIES
-from ranking_evaluate.operations.ranking_evaluate import OPERATION, Query
+from ranking_evaluate.operations.ranking_evaluate import OPERATION, RankedQuery
 
 # trec_eval's rule for a ranked document without a judgment.
 UNJUDGED: Final = "nonrelevant"
 
 
-def render(queries: Sequence[Query], k: int) -> bytes:
+def render(queries: Sequence[RankedQuery], k: int) -> bytes:
     """Return an input as one line of JSON, without its newline."""
     return orjson.dumps({"k": k, "unjudged": UNJUDGED, "queries": queries})
 
 
-def misfit(query: Query, k: int) -> str | None:
+def misfit(query: RankedQuery, k: int) -> str | None:
     """Return why a query does not fit an input of its own, or None when it does."""
     count = len(query["judgments"])
     if count > JUDGMENTS:
@@ -34,7 +34,7 @@ def misfit(query: Query, k: int) -> str | None:
     return None
 
 
-def pack(queries: Sequence[Query], k: int) -> Iterator[bytes]:
+def pack(queries: Sequence[RankedQuery], k: int) -> Iterator[bytes]:
     """Yield inputs that hold all the queries in their order, each one as full as its limits allow.
 
     Every query fits an input of its own: ask `misfit` first. Every input has been evaluated, so the service accepts it.
@@ -46,7 +46,7 @@ def pack(queries: Sequence[Query], k: int) -> Iterator[bytes]:
         start = end
 
 
-def _end(queries: Sequence[Query], start: int, k: int) -> int:
+def _end(queries: Sequence[RankedQuery], start: int, k: int) -> int:
     """Return where an input from `start` on ends: it is accepted, and with one query more it would be refused."""
     most = min(start + QUERIES, len(queries))
     if _is_accepted(queries[start:most], k):
@@ -61,7 +61,7 @@ def _end(queries: Sequence[Query], start: int, k: int) -> int:
     return accepted
 
 
-def _is_accepted(queries: Sequence[Query], k: int) -> bool:
+def _is_accepted(queries: Sequence[RankedQuery], k: int) -> bool:
     try:
         answer(OPERATION, render(queries, k))
     except OperationError:

@@ -20,7 +20,7 @@ HITS: Final = 10
 
 
 @with_config(STRICT)
-class Query(TypedDict):
+class UsableQuery(TypedDict):
     """One query's hits, best first, and the ids that are usable for it; an empty array says that none is."""
 
     hits: Annotated[list[Id], Field(max_length=HITS)]
@@ -28,10 +28,10 @@ class Query(TypedDict):
 
 
 @with_config(STRICT)
-class Input(TypedDict):
+class UsableInput(TypedDict):
     """The queries that are averaged."""
 
-    queries: Annotated[list[Query], Field(max_length=QUERIES)]
+    queries: Annotated[list[UsableQuery], Field(max_length=QUERIES)]
 
 
 @with_config(CLOSED)
@@ -80,7 +80,7 @@ CASES: Final = (
 )
 
 
-def evaluate(request: Input) -> dict[str, object]:
+def evaluate(request: UsableInput) -> dict[str, object]:
     """Return the rank of each query's first usable hit, None for a miss, and their mean reciprocal as a fraction."""
     ranks = [_first_usable(query) for query in request["queries"]]
     if not ranks:
@@ -98,7 +98,7 @@ def score(value: JsonValue) -> dict[str, object]:
         return {"error": error.code.value}
 
 
-def _first_usable(query: Query) -> int | None:
+def _first_usable(query: UsableQuery) -> int | None:
     usable = set(query["usable"])
     return next((rank for rank, hit in enumerate(query["hits"], 1) if hit in usable), None)
 
@@ -145,7 +145,7 @@ OPERATION: Final = Operation(
         "answers."
     ),
     category="data-assurance",
-    input_type=Input,
+    input_type=UsableInput,
     evaluate=evaluate,
     result_type=Result,
     example_input=CASES[0].input,

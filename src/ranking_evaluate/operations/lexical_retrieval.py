@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import count
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from ranking_evaluate.core import bm25, canonical, evidence, instants, metrics, observations, pins
-from ranking_evaluate.core.duplicates import refuse_duplicate
+from ranking_evaluate.core import bm25, canonical, instants, metrics, pins
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
+from ranking_evaluate.operations import measurement
+from ranking_evaluate.operations.duplicates import refuse_duplicate
 from ranking_evaluate.operations.fields import STRICT, Gain, Id, Instant, Sha256
+from ranking_evaluate.operations.measurement import CAUTIONS, RETURNED
 from ranking_evaluate.operations.operation import GENERAL_ERROR_CODES, GENERAL_LIMITS, Operation
 from ranking_evaluate.operations.results import CLOSED, Count, Measurement
 
@@ -40,7 +41,7 @@ CONVENTIONS: Final = (
         "tieGroup numbers equal scores from 1 by falling score. Where the bound of 100 cuts a tie, tie bounds are "
         "unavailable with TIES_CUT."
     ),
-    *observations.CAUTIONS,
+    *CAUTIONS,
 )
 
 
@@ -76,7 +77,7 @@ class Corpus(TypedDict):
 
 
 @with_config(STRICT)
-class Query(TypedDict):
+class LexicalQuery(TypedDict):
     """One query."""
 
     id: Id
@@ -102,12 +103,12 @@ class Reference(TypedDict):
 
 
 @with_config(STRICT)
-class Input(TypedDict):
+class LexicalInput(TypedDict):
     """What is searched and measured; reference null is a missing reference set."""
 
     workflow: Workflow
     corpus: Corpus
-    queries: Annotated[list[Query], Field(min_length=1, max_length=QUERIES)]
+    queries: Annotated[list[LexicalQuery], Field(min_length=1, max_length=QUERIES)]
     reference: Reference | None
 
 
@@ -153,7 +154,7 @@ class Result(TypedDict):
     conventions: list[str]
 
 
-def evaluate(request: Input) -> dict[str, object]:
+def evaluate(request: LexicalInput) -> dict[str, object]:
     """Return what the search returned for each query, and its strict measurement.
 
     Raises:
@@ -163,7 +164,7 @@ def evaluate(request: Input) -> dict[str, object]:
     workflow, corpus, reference = request["workflow"], request["corpus"], request["reference"]
     _refuse_duplicates(request)
     documents = _named_documents(request)
-    pin = pins.pin(documents)
+    pin = pins.pin((one["id"], one["text"], one["publishedAt"]) for one in documents)
     if corpus["sha256"] not in (None, pin):
         raise OperationError(
             ErrorCode.CORPUS_CHANGED,
@@ -180,10 +181,7 @@ def evaluate(request: Input) -> dict[str, object]:
     cutoff = instants.nanoseconds(workflow["cutoff"])
     searched = {one["id"]: one["text"] for one in documents if instants.nanoseconds(one["publishedAt"]) <= cutoff}
     index = bm25.Index(searched)
-    found = {
-        query["id"]: index.search(query["text"], workflow["topK"], observations.MAXIMUM_RETURNED)
-        for query in request["queries"]
-    }
+    found = {query["id"]: index.search(query["text"], workflow["topK"], RETURNED) for query in request["queries"]}
     return {
         "profile": "pinned-lexical-retrieval-v1",
         "corpus": {
@@ -201,7 +199,7 @@ def evaluate(request: Input) -> dict[str, object]:
                 "queryId": query,
                 "returned": [
                     {"rank": rank, "id": hit.id, "score": canonical.number(hit.score), "tieGroup": hit.tie_group}
-                    for rank, hit in zip(count(1), hits.hits, strict=False)
+                    for rank, hit in enumerate(hits.hits, 1)
                 ],
             }
             for query, hits in found.items()
@@ -211,7 +209,7 @@ def evaluate(request: Input) -> dict[str, object]:
     }
 
 
-def contradictions(request: Input) -> Iterator[Violation]:
+def contradictions(request: LexicalInput) -> Iterator[Violation]:
     """Yield where members of a valid input do not go together."""
     labels = request["reference"]["labels"] if request["reference"] is not None else []
     queries = {query["id"] for query in request["queries"]}
@@ -224,7 +222,7 @@ def contradictions(request: Input) -> Iterator[Violation]:
             yield Violation(f"/reference/labels/{position}", f"A query should have at most {LABELS_PER_QUERY} labels.")
 
 
-def _refuse_duplicates(request: Input) -> None:
+def _refuse_duplicates(request: LexicalInput) -> None:
     """Raise DUPLICATE_ID at the second of two equal ids; documents that are not named are ignored."""
     named = set(request["workflow"]["documentIds"])
     refuse_duplicate("A document is named twice.", "/workflow/documentIds/{}", request["workflow"]["documentIds"])
@@ -243,7 +241,7 @@ def _refuse_duplicates(request: Input) -> None:
         )
 
 
-def _named_documents(request: Input) -> list[Document]:
+def _named_documents(request: LexicalInput) -> list[Document]:
     """Return the documents that the workflow names, all of them present and granted, in its order."""
     position_by_id = {one["id"]: index for index, one in enumerate(request["corpus"]["documents"])}
     document_ids = request["workflow"]["documentIds"]
@@ -267,11 +265,11 @@ def _named_documents(request: Input) -> list[Document]:
     return documents
 
 
-def _measurement(request: Input, pin: str, found: dict[str, bm25.Hits]) -> dict[str, object]:
+def _measurement(request: LexicalInput, pin: str, found: dict[str, bm25.Hits]) -> dict[str, object]:
     """Return what retrieval-measure would say about what was returned, less the tie bounds where a tie is cut."""
     workflow, reference = request["workflow"], request["reference"]
-    corpus: observations.Corpus = {"id": request["corpus"]["id"], "sha256": pin}
-    protocol: observations.Protocol = {
+    corpus: measurement.Corpus = {"id": request["corpus"]["id"], "sha256": pin}
+    protocol: measurement.Protocol = {
         "method": "lexical",
         "corpus": corpus,
         "cutoff": workflow["cutoff"],
@@ -279,10 +277,10 @@ def _measurement(request: Input, pin: str, found: dict[str, bm25.Hits]) -> dict[
         "k": workflow["topK"],
         "referenceVersion": workflow["referenceVersion"],
     }
-    labels: dict[str, list[observations.Label]] = {query: [] for query in found}
+    labels: dict[str, list[measurement.Label]] = {query: [] for query in found}
     for label in reference["labels"] if reference is not None else []:
         labels[label["queryId"]].append({"id": label["id"], "gain": label["gain"]})
-    observed: list[observations.Observation] = [
+    observed: list[measurement.Observation] = [
         {
             "queryId": query,
             "corpus": corpus,
@@ -301,7 +299,7 @@ def _measurement(request: Input, pin: str, found: dict[str, bm25.Hits]) -> dict[
         for query, hits in found.items()
     ]
     ties_cut = {query for query, hits in found.items() if hits.tie_is_cut}
-    return evidence.measure(protocol, observed, ties_cut=ties_cut)
+    return measurement.measure(protocol, observed, ties_cut=ties_cut)
 
 
 OPERATION: Final = Operation(
@@ -314,7 +312,7 @@ OPERATION: Final = Operation(
         "ordered by a stated rule, marked, and bounded. Lexical only: no vectors, no reranker, no relevance inference."
     ),
     category="data-assurance",
-    input_type=Input,
+    input_type=LexicalInput,
     evaluate=evaluate,
     result_type=Result,
     example_input={
@@ -371,7 +369,7 @@ OPERATION: Final = Operation(
         "queries": QUERIES,
         "queryCodePoints": QUERY_CODE_POINTS,
         "labelsPerQuery": LABELS_PER_QUERY,
-        "returnedPerQuery": observations.MAXIMUM_RETURNED,
+        "returnedPerQuery": RETURNED,
         "maximumTopK": metrics.MAXIMUM_K,
     },
     error_codes=(
@@ -396,7 +394,7 @@ OPERATION: Final = Operation(
             "The measurement is what retrieval-measure answers for the returned observations. A reference of null is a "
             "missing reference set; a query without labels has a known empty one."
         ),
-        *observations.CAUTIONS,
+        *CAUTIONS,
     ),
     contradictions=contradictions,
 )

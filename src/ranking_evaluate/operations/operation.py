@@ -11,7 +11,6 @@ from pydantic_core import SchemaValidator
 
 from ranking_evaluate.core import canonical, intake, json_text
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation, json_pointer
-from ranking_evaluate.operations.acceptance import acceptance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,8 +117,7 @@ class Operation(Generic[Input]):
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""
-        value, encoded = intake.read_with(self.defaults, body, self.accepts)
-        accepted = self._checked(value, is_valid=encoded is not None)
+        accepted = self.accept(intake.read(body))
         result = canonical.dump(self.evaluate(accepted))
         if len(result) > RESULT_BYTES:
             raise OperationError(
@@ -127,7 +125,7 @@ class Operation(Generic[Input]):
                 f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
             )
         return Evaluation(
-            input_sha256=canonical.sha256(encoded or canonical.encode(value)),
+            input_sha256=_digest(accepted),
             result=result,
             result_sha256=canonical.sha256(result),
         )
@@ -138,14 +136,9 @@ class Operation(Generic[Input]):
         Raises:
             OperationError: INVALID_INPUT with the broken places, or a code of the precheck.
         """
-        return self._checked(value, is_valid=self.accepts(value))
-
-    def _checked(self, value: JsonValue, *, is_valid: bool) -> Input:
-        """Return a JSON value as the input; `is_valid` says that the schema is known to accept it."""
         if self.precheck is not None and isinstance(value, dict):
             self.precheck(value)
-        if not is_valid:
-            check(self.adapter, value)
+        check(self.adapter, value)
         accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
             raise _invalid_input(violations, len(violations))
@@ -153,13 +146,7 @@ class Operation(Generic[Input]):
 
     def input_sha256(self, value: JsonValue) -> str:
         """Return the digest of a JSON value that `accept` would return as an input; that it is one is checked."""
-        accepted = cast("dict[str, JsonValue]", self.accept(value))
-        return canonical.sha256(canonical.encode(accepted))
-
-    @cached_property
-    def accepts(self) -> Callable[[JsonValue], bool]:
-        """What says True only of values that the schema accepts; of the others the schema says what is wrong."""
-        return acceptance(_with_fail_fast(self.adapter.core_schema))
+        return _digest(self.accept(value))
 
     @cached_property
     def adapter(self) -> TypeAdapter[Input]:
@@ -171,6 +158,11 @@ class Operation(Generic[Input]):
         """The values of absent members of the input, as the schema publishes them."""
         properties: dict[str, dict[str, Any]] = self.adapter.json_schema()["properties"]
         return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
+
+
+def _digest(accepted: object) -> str:
+    """Return the digest of an input with its defaults."""
+    return canonical.sha256(canonical.encode(cast("JsonValue", accepted)))
 
 
 def check(adapter: TypeAdapter[Any], value: JsonValue) -> None:

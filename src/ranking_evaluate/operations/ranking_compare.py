@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field, with_config
@@ -10,9 +10,7 @@ from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics, paired
 from ranking_evaluate.core.canonical import JsonValue, number
-from ranking_evaluate.core.duplicates import Rankings, grades_by_id
 from ranking_evaluate.core.errors import ErrorCode
-from ranking_evaluate.core.rankings import METRICS, Scored, averages, by_metric, conventions, judge, score
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -27,18 +25,26 @@ from ranking_evaluate.operations.fields import (
     Unjudged,
 )
 from ranking_evaluate.operations.operation import GENERAL_ERROR_CODES, GENERAL_LIMITS, Operation
+from ranking_evaluate.operations.rankings import (
+    Metric,
+    Side,
+    averages,
+    by_metric,
+    conventions,
+    grades_by_id,
+    grades_within_k,
+    refuse_unjudged,
+)
 from ranking_evaluate.operations.results import CLOSED, Averages, Count, DefinedQueryCounts
 
-Side: TypeAlias = Literal["baseline", "candidate"]
-SIDES: Final[tuple[Side, Side]] = ("baseline", "candidate")
+SIDES: Final[tuple[Literal["baseline"], Literal["candidate"]]] = ("baseline", "candidate")
 
-Metric: TypeAlias = Literal["precisionAtK", "recallAtK", "reciprocalRankAtK", "averagePrecisionAtK", "ndcgAtK"]
 DecidingTest: TypeAlias = Literal["randomization", "wilcoxonSignedRank"]
 Verdict: TypeAlias = Literal["candidate-better", "baseline-better", "no-difference-shown", "unresolvable"]
 
 
 @with_config(STRICT)
-class Query(TypedDict):
+class ComparisonQuery(TypedDict):
     """One query's two rankings, best first, and the judgments that both are held against, in any order."""
 
     id: Id
@@ -48,10 +54,10 @@ class Query(TypedDict):
 
 
 @with_config(STRICT)
-class Input(TypedDict):
+class ComparisonInput(TypedDict):
     """What is compared, by which conventions and metric, and which p-value is small enough."""
 
-    queries: Annotated[list[Query], Field(min_length=1, max_length=QUERIES)]
+    queries: Annotated[list[ComparisonQuery], Field(min_length=1, max_length=QUERIES)]
     k: K
     relevantAtLeast: RelevantAtLeast
     gain: GainFunction
@@ -157,40 +163,53 @@ class Pair(NamedTuple):
         return self.candidate - self.baseline if self.scaled else 0.0
 
 
-def evaluate(request: Input) -> dict[str, object]:
+def evaluate(request: ComparisonInput) -> dict[str, object]:
     """Return both sides' figures, their paired differences, the tests of these and the verdict.
 
     Raises:
         OperationError: DUPLICATE_ID anywhere in the input; else UNJUDGED_DOCUMENT within k of either side, unless those
             may be counted as non-relevant.
     """
-    scored = _score(request)
-    position = METRICS.index(request["metric"])
-    pairs = [_pair(_figure(baseline, position), _figure(candidate, position)) for baseline, candidate in scored]
+    queries = request["queries"]
+    rules = metrics.Rules(request["k"], request["relevantAtLeast"], request["gain"])
+    sides = [
+        Side(side, [query[side] for query in queries], f"A document is ranked twice in the {side} of one query.")
+        for side in SIDES
+    ]
+    judgments = grades_by_id([query["id"] for query in queries], [query["judgments"] for query in queries], *sides)
+    judged = [metrics.judge(grade_by_id.values(), rules) for grade_by_id in judgments]
+    baseline, candidate = (grades_within_k(side.rankings, judgments, rules.k) for side in sides)
+    if request["unjudged"] == "error":
+        for index in range(len(queries)):
+            refuse_unjudged(baseline[index], f"/queries/{index}/baseline")
+            refuse_unjudged(candidate[index], f"/queries/{index}/candidate")
+    baselines = by_metric(metrics.score(baseline, judged, rules))
+    candidates = by_metric(metrics.score(candidate, judged, rules))
+    pairs = [*map(_pair, baselines[request["metric"]], candidates[request["metric"]])]
     defined = [pair for pair in pairs if pair is not None]
     informative = [pair.scaled for pair in defined if pair.scaled]
     mean_difference, _ = metrics.mean(pair.difference for pair in defined)
-    baseline_means, counts = averages([baseline for baseline, _ in scored])
+    baseline_means, counts = averages(baselines)
     # Whether a metric is defined depends on the judgments alone, which both sides share.
-    candidate_means, _ = averages([candidate for _, candidate in scored])
+    candidate_means, _ = averages(candidates)
     return {
         "profile": "paired-ranking-comparison-v1",
-        "k": request["k"],
+        "k": rules.k,
         "metric": request["metric"],
-        "queryCount": len(scored),
+        "queryCount": len(queries),
         "queries": [
             {
                 "id": query["id"],
-                "baseline": number(_figure(baseline, position)),
-                "candidate": number(_figure(candidate, position)),
+                "baseline": number(baselines[request["metric"]][index]),
+                "candidate": number(candidates[request["metric"]][index]),
                 "difference": None if pair is None else number(pair.difference),
-                "baselineUnjudgedAtKCount": baseline[-1].count(None),
-                "candidateUnjudgedAtKCount": candidate[-1].count(None),
+                "baselineUnjudgedAtKCount": baseline[index].count(None),
+                "candidateUnjudgedAtKCount": candidate[index].count(None),
             }
-            for query, (baseline, candidate), pair in zip(request["queries"], scored, pairs, strict=True)
+            for index, (query, pair) in enumerate(zip(queries, pairs, strict=True))
         ],
-        "baseline": by_metric(baseline_means),
-        "candidate": by_metric(candidate_means),
+        "baseline": baseline_means,
+        "candidate": candidate_means,
         "paired": {
             "definedQueryCount": len(defined),
             "meanDifference": number(mean_difference),
@@ -198,32 +217,9 @@ def evaluate(request: Input) -> dict[str, object]:
             "losses": sum(difference < 0 for difference in informative),
             "ties": len(defined) - len(informative),
         },
-        **_findings(informative, mean_difference, dict(zip(METRICS, counts, strict=True)), request["alpha"]),
-        "conventions": (*conventions(request["gain"]), *CONVENTIONS),
+        **_findings(informative, mean_difference, counts, request["alpha"]),
+        "conventions": (*conventions(rules.gain), *CONVENTIONS),
     }
-
-
-def _score(request: Input) -> list[tuple[Scored, Scored]]:
-    """Return both sides of each query, scored."""
-    queries = request["queries"]
-    sides = [
-        Rankings(side, [query[side] for query in queries], f"A document is ranked twice in the {side} of one query.")
-        for side in SIDES
-    ]
-    judged = judge(request, grades_by_id(queries, *sides))
-    rankings = [(query[side], one) for query, one in zip(queries, judged, strict=True) for side in SIDES]
-
-    def pointer(position: int) -> str:
-        index, side = divmod(position, len(SIDES))
-        return f"/queries/{index}/{SIDES[side]}"
-
-    scored = score(request, rankings, pointer)
-    return list(zip(scored[::2], scored[1::2], strict=True))
-
-
-def _figure(scored: Scored, position: int) -> float | None:
-    """Return the metric at a position of `METRICS`."""
-    return scored[:5][position]
 
 
 def _pair(baseline: float | None, candidate: float | None) -> Pair | None:
@@ -233,7 +229,7 @@ def _pair(baseline: float | None, candidate: float | None) -> Pair | None:
 
 
 def _findings(
-    informative: Sequence[int], mean_difference: float | None, defined_query_counts: dict[str, int], alpha: float
+    informative: Sequence[int], mean_difference: float | None, defined_query_counts: Mapping[Metric, int], alpha: float
 ) -> dict[str, object]:
     """Return the tests, what they could show at best, and the verdict."""
     smallest = None if mean_difference is None else paired.smallest_attainable(len(informative))
@@ -340,7 +336,7 @@ OPERATION: Final = Operation(
         "too few informative queries. No search or relevance inference."
     ),
     category="data-assurance",
-    input_type=Input,
+    input_type=ComparisonInput,
     evaluate=evaluate,
     result_type=Result,
     example_input={

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, Literal
 
+import orjson
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
 from ranking_evaluate.core import metrics
 from ranking_evaluate.core.canonical import number
-from ranking_evaluate.core.duplicates import Rankings, grades_by_id
-from ranking_evaluate.core.rankings import (
-    METRICS,
-    averages,
-    by_metric,
-    conventions,
-    judge,
-    missed,
-    rows,
-    score,
-)
 from ranking_evaluate.operations.fields import (
     JUDGMENTS,
     QUERIES,
@@ -34,11 +25,20 @@ from ranking_evaluate.operations.fields import (
     Unjudged,
 )
 from ranking_evaluate.operations.operation import GENERAL_LIMITS, Operation
+from ranking_evaluate.operations.rankings import (
+    Side,
+    averages,
+    by_metric,
+    conventions,
+    grades_by_id,
+    grades_within_k,
+    refuse_unjudged,
+)
 from ranking_evaluate.operations.results import CLOSED, Averages, Count, DefinedQueryCounts
 
 
 @with_config(STRICT)
-class Query(TypedDict):
+class RankedQuery(TypedDict):
     """One query's ranking, best first, and its judgments in any order."""
 
     id: Id
@@ -47,10 +47,10 @@ class Query(TypedDict):
 
 
 @with_config(STRICT)
-class Input(TypedDict):
+class RankingInput(TypedDict):
     """What is scored, and by which conventions."""
 
-    queries: Annotated[list[Query], Field(min_length=1, max_length=QUERIES)]
+    queries: Annotated[list[RankedQuery], Field(min_length=1, max_length=QUERIES)]
     k: K
     relevantAtLeast: RelevantAtLeast
     gain: GainFunction
@@ -101,7 +101,7 @@ class Result(TypedDict):
     conventions: list[str]
 
 
-def evaluate(request: Input) -> dict[str, object]:
+def evaluate(request: RankingInput) -> dict[str, object]:
     """Return each query's figures with their evidence, and the macro averages.
 
     Raises:
@@ -109,43 +109,89 @@ def evaluate(request: Input) -> dict[str, object]:
             counted as non-relevant.
     """
     queries = request["queries"]
-    rankings = [query["retrieved"] for query in queries]
-    twice = "A document is retrieved twice for one query."
-    judged = judge(request, grades_by_id(queries, Rankings("retrieved", rankings, twice)))
-    scored = score(request, zip(rankings, judged, strict=True), "/queries/{}/retrieved".format)
-    means, counts = averages(scored)
+    rules = metrics.Rules(request["k"], request["relevantAtLeast"], request["gain"])
+    retrieved = [query["retrieved"] for query in queries]
+    judgments = grades_by_id(
+        [query["id"] for query in queries],
+        [query["judgments"] for query in queries],
+        Side("retrieved", retrieved, "A document is retrieved twice for one query."),
+    )
+    rankings = grades_within_k(retrieved, judgments, rules.k)
+    if request["unjudged"] == "error":
+        for index, grades in enumerate(rankings):
+            refuse_unjudged(grades, f"/queries/{index}/retrieved")
+    judged = [metrics.judge(grade_by_id.values(), rules) for grade_by_id in judgments]
+    scores = metrics.score(rankings, judged, rules)
+    figures = by_metric(scores)
+    means, counts = averages(figures)
+    rows = _rows(retrieved, rankings, rules.relevant_at_least)
     return {
         "profile": "supplied-ranking-evaluation-v1",
-        "k": request["k"],
+        "k": rules.k,
         "queryCount": len(queries),
         "queries": [
             {
-                "precisionAtK": number(precision),
-                "recallAtK": number(recall),
-                "reciprocalRankAtK": number(reciprocal_rank),
-                "averagePrecisionAtK": number(average_precision),
-                "ndcgAtK": number(ndcg),
+                **{name: number(values[index]) for name, values in figures.items()},
                 "id": query["id"],
-                "relevantJudgmentCount": relevant_count,
-                "retrievedAtKCount": len(grades),
-                "hitsAtK": hits,
-                "unjudgedAtKCount": grades.count(None),
-                "dcgAtK": number(dcg),
-                "idealDcgAtK": number(ideal_dcg),
-                "missedRelevantIds": missed(request, query["retrieved"], grade_by_id) if hits < relevant_count else [],
-                "ranking": ranking,
+                "relevantJudgmentCount": judged[index].relevant_count,
+                "retrievedAtKCount": len(rankings[index]),
+                "hitsAtK": scores.hits[index],
+                "unjudgedAtKCount": rankings[index].count(None),
+                "dcgAtK": number(scores.dcg[index]),
+                "idealDcgAtK": number(judged[index].ideal_dcg),
+                "missedRelevantIds": _missed(retrieved[index], judgments[index], rules)
+                if scores.hits[index] < judged[index].relevant_count
+                else [],
+                "ranking": rows[index],
             }
-            for (
-                query,
-                (grade_by_id, relevant_count, ideal_dcg),
-                (precision, recall, reciprocal_rank, average_precision, ndcg, dcg, hits, grades),
-                ranking,
-            ) in zip(queries, judged, scored, rows(request, rankings, scored), strict=True)
+            for index, query in enumerate(queries)
         ],
-        "macro": by_metric(means),
-        "definedQueryCounts": dict(zip(METRICS, counts, strict=True)),
-        "conventions": conventions(request["gain"]),
+        "macro": means,
+        "definedQueryCounts": counts,
+        "conventions": conventions(rules.gain),
     }
+
+
+def _missed(retrieved: Sequence[str], grade_by_id: Mapping[str, float], rules: metrics.Rules) -> list[str]:
+    """Return the relevant documents that do not stand within k, in judgment order."""
+    within_k = set(retrieved[: rules.k])
+    return [
+        document
+        for document, grade in grade_by_id.items()
+        if grade >= rules.relevant_at_least and document not in within_k
+    ]
+
+
+# How the row of each rank begins, up to the text of the id.
+_ROW_STARTS: Final = [f'{{"rank":{rank},"id":"' for rank in range(1, metrics.MAXIMUM_K + 1)]
+
+
+def _rows(
+    retrieved: Sequence[Sequence[str]], rankings: Sequence[Sequence[float | None]], relevant_at_least: float
+) -> list[orjson.Fragment]:
+    """Return the row of each rank within k (id, grade, relevant, judged), as a JSON array for each ranking.
+
+    Rows are most of an answer. They are written as text, because with dictionaries `evaluate` takes 20 % longer at the
+    typical and 50 % longer at the large size.
+    """
+    # Most ids stand in JSON as they are.
+    if b"\\" in orjson.dumps(retrieved):
+        retrieved = [[orjson.dumps(document)[1:-1].decode() for document in ranking] for ranking in retrieved]
+    ends = {grade: _row_end(grade, relevant_at_least) for grade in set().union(*rankings)}
+    written = []
+    for ranking, grades in zip(retrieved, rankings, strict=True):
+        rows = [
+            start + document + ends[grade] for start, document, grade in zip(_ROW_STARTS, ranking, grades, strict=False)
+        ]
+        written.append(orjson.Fragment(f"[{','.join(rows)}]"))
+    return written
+
+
+def _row_end(grade: float | None, relevant_at_least: float) -> str:
+    """Return what a row says after the text of the id."""
+    is_relevant = grade is not None and grade >= relevant_at_least
+    members = {"grade": number(grade), "relevant": is_relevant, "judged": grade is not None}
+    return '",' + orjson.dumps(members).decode().removeprefix("{")
 
 
 OPERATION: Final = Operation(
@@ -157,7 +203,7 @@ OPERATION: Final = Operation(
         "conventions; evidence lists ranked judgments and missed relevant IDs. No search or relevance inference."
     ),
     category="data-assurance",
-    input_type=Input,
+    input_type=RankingInput,
     evaluate=evaluate,
     result_type=Result,
     example_input={

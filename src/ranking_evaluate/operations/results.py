@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from ranking_evaluate.core.canonical import EXACT_INTEGERS
-from ranking_evaluate.core.observations import Reason
+from ranking_evaluate.core.evidence import Reason
 from ranking_evaluate.operations.fields import Gain, Sha256
 
 # A result has the members that are written here and no others.

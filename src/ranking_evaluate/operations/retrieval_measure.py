@@ -4,101 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Annotated, Final, Literal, NotRequired
+from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field, with_config
-from pydantic.config import JsonDict
+from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from ranking_evaluate.core import evidence, metrics, observations
-from ranking_evaluate.core.duplicates import refuse_duplicate
+from ranking_evaluate.core import metrics
 from ranking_evaluate.core.errors import ErrorCode, Violation
-from ranking_evaluate.operations.fields import STRICT, Gain, Id, Instant, Sha256
+from ranking_evaluate.core.evidence import METRICS, MetricName
+from ranking_evaluate.operations.duplicates import refuse_duplicate
+from ranking_evaluate.operations.fields import STRICT
+from ranking_evaluate.operations.measurement import CAUTIONS, LABELS, RETURNED, Observation, Protocol, measure
 from ranking_evaluate.operations.operation import GENERAL_ERROR_CODES, GENERAL_LIMITS, Operation
 from ranking_evaluate.operations.results import Measurement
 
 OBSERVATIONS: Final = 50
-LABELS: Final = 500
-
-K = Annotated[int, Field(ge=1, le=metrics.MAXIMUM_K)]
 
 
 @with_config(STRICT)
-class Corpus(TypedDict):
-    """A corpus and the digest of its state."""
-
-    id: Id
-    sha256: Sha256
-
-
-@with_config(STRICT)
-class Protocol(TypedDict):
-    """What every observation must have in common."""
-
-    method: Literal["supplied", "lexical"]
-    corpus: Corpus
-    cutoff: Instant
-    retrievalUnit: Id
-    k: K
-    referenceVersion: Id
-
-
-@with_config(STRICT)
-class Label(TypedDict):
-    """The gain of one unit: 1 or more is relevant, 0 is known not to be."""
-
-    id: Id
-    gain: Gain
-
-
-# What the fields alone cannot say, as far as JSON Schema can.
-_TOGETHER: Final[JsonDict] = {
-    "dependentRequired": {"tiePolicy": ["scores"]},
-    "if": {"properties": {"labels": {"type": "null"}}},
-    "then": {"properties": {"populationComplete": {"const": False}}},
-}
-
-
-@with_config(ConfigDict(**STRICT, json_schema_extra=_TOGETHER))
-class Observation(TypedDict):
-    """What one query returned, in order, and the evidence there is about it.
-
-    Labels null is no reference set; an empty array is a known, empty one.
-    """
-
-    queryId: Id
-    corpus: Corpus
-    cutoff: Instant
-    retrievalUnit: Id
-    k: K
-    referenceVersion: Id
-    returned: Annotated[list[Id], Field(max_length=observations.MAXIMUM_RETURNED)]
-    labels: Annotated[list[Label], Field(max_length=LABELS)] | None
-    populationComplete: bool
-    scan: Literal["complete", "partial"]
-    access: Literal["permitted", "violation"]
-    scores: NotRequired[Annotated[list[float], Field(max_length=observations.MAXIMUM_RETURNED)]]
-    tiePolicy: NotRequired[Annotated[str, Field(min_length=1, max_length=200)]]
-
-
-@with_config(STRICT)
-class Input(TypedDict):
+class MeasurementInput(TypedDict):
     """What is measured, under which protocol, and which metrics are aggregated."""
 
     protocol: Protocol
     required: Annotated[
-        list[observations.MetricName],
+        list[MetricName],
         Field(
             min_length=1,
-            max_length=len(observations.METRICS),
-            default=list(observations.METRICS),
+            max_length=len(METRICS),
+            default=list(METRICS),
             json_schema_extra={"uniqueItems": True},
         ),
     ]
     observations: Annotated[list[Observation], Field(min_length=1, max_length=OBSERVATIONS)]
 
 
-def evaluate(request: Input) -> dict[str, object]:
+def evaluate(request: MeasurementInput) -> dict[str, object]:
     """Return each observation's figures with their evidence, and the required aggregates.
 
     Raises:
@@ -106,10 +46,10 @@ def evaluate(request: Input) -> dict[str, object]:
             scores.
     """
     _refuse_duplicates(request["observations"])
-    return evidence.measure(request["protocol"], request["observations"], request["required"])
+    return measure(request["protocol"], request["observations"], request["required"])
 
 
-def contradictions(request: Input) -> Iterator[Violation]:
+def contradictions(request: MeasurementInput) -> Iterator[Violation]:
     """Yield where members of a valid input do not go together."""
     required = request["required"]
     for position, metric in enumerate(required):
@@ -162,7 +102,7 @@ OPERATION: Final = Operation(
         "and supplied scores yield exact bounds over every order of their ties."
     ),
     category="data-assurance",
-    input_type=Input,
+    input_type=MeasurementInput,
     evaluate=evaluate,
     result_type=Measurement,
     example_input={
@@ -215,7 +155,7 @@ OPERATION: Final = Operation(
     limits={
         **GENERAL_LIMITS,
         "observations": OBSERVATIONS,
-        "returnedPerObservation": observations.MAXIMUM_RETURNED,
+        "returnedPerObservation": RETURNED,
         "labelsPerObservation": LABELS,
         "maximumK": metrics.MAXIMUM_K,
     },
@@ -226,7 +166,7 @@ OPERATION: Final = Operation(
             "absent. populationComplete says that every relevant unit is in labels; it does not label what was "
             "returned, so a returned unit that is known not to be relevant needs its label 0."
         ),
-        *observations.CAUTIONS,
+        *CAUTIONS,
     ),
     contradictions=contradictions,
 )

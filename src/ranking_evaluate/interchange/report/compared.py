@@ -9,12 +9,12 @@ from ranking_evaluate.interchange.report.model import Comparison, Pair, Test, Va
 from ranking_evaluate.operations.ranking_compare import (
     AvailableTest,
     DecidingTest,
-    Metric,
     Result,
     UnavailableRandomization,
     UnavailableTest,
     Verdict,
 )
+from ranking_evaluate.operations.rankings import Metric
 
 TestName: TypeAlias = DecidingTest | Literal["signTest"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from ranking_evaluate.core.observations import AGGREGATES, MetricName
+from ranking_evaluate.core.evidence import MetricName
 from ranking_evaluate.interchange.report.compared import comparison
 from ranking_evaluate.interchange.report.model import LEVELS, REASONS, Cell, Head, Query, Section, Tile, Value, figure
 from ranking_evaluate.interchange.report.read import Checked
@@ -17,6 +17,8 @@ from ranking_evaluate.operations import (
     ranking_compare,
     ranking_evaluate,
 )
+from ranking_evaluate.operations.measurement import AGGREGATES
+from ranking_evaluate.operations.rankings import Metric
 from ranking_evaluate.operations.results import (
     Available,
     AvailableMean,
@@ -29,7 +31,7 @@ from ranking_evaluate.operations.results import (
 )
 
 # Names on the wire and for people, in the order in which they are shown.
-_GRADED: Final[Mapping[ranking_compare.Metric, str]] = {
+_GRADED: Final[Mapping[Metric, str]] = {
     "ndcgAtK": "NDCG",
     "averagePrecisionAtK": "AP",
     "reciprocalRankAtK": "RR",

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ranking_evaluate.core import evidence
-from ranking_evaluate.core.observations import METRICS, Observation, Protocol, Reason
+from ranking_evaluate.core.evidence import METRICS, Reason
+from ranking_evaluate.operations.measurement import Observation, Protocol, measure
 
 POOL = "abcdef"
 PROTOCOL: Protocol = {
@@ -42,7 +42,7 @@ def _observation(returned: list[str], gains: dict[str, int] | None, complete: bo
 
 def _row(observation: Observation) -> Any:
     protocol: Protocol = {**PROTOCOL, "k": observation["k"]}
-    rows: Any = evidence.measure(protocol, [observation])["observations"]
+    rows: Any = measure(protocol, [observation])["observations"]
     return rows[0]
 
 
@@ -222,6 +222,6 @@ def test_scores_tie_when_they_are_the_same_double(one: float, other: float, tied
 
 def test_bounds_of_a_cut_tie_are_unavailable_for_that_reason_alone() -> None:
     observation = _observation(["a", "b"], {"a": 0}, False, scores=[1, 1], k=1)
-    rows: Any = evidence.measure({**PROTOCOL, "k": 1}, [observation], ties_cut={"q"})["observations"]
+    rows: Any = measure({**PROTOCOL, "k": 1}, [observation], ties_cut={"q"})["observations"]
     # Reciprocal rank is not available at all, so it has no bounds.
     assert rows[0]["tieBounds"] == {"precision": {"status": "unavailable", "reasons": ["TIES_CUT"]}}
