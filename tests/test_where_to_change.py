@@ -22,10 +22,11 @@ PACKAGE: Final = Path(ranking_evaluate.__file__).parent
 
 EVERY_TEXT: Final = """
 import json
-from ranking_evaluate.contract import home, openapi, reference
+from ranking_evaluate.bootstrap import WIRES
+from ranking_evaluate.contract import home, reference
 state = {"ready": True, "store": {"reason": None}, "release": "", "rails": {}}
-texts = {path: content.decode() for path, content in reference.render().items()}
-texts["home"] = home.render("https://rank.example", state)
+texts = {path: content.decode() for path, content in reference.render(WIRES).items()}
+texts["home"] = home.render("https://rank.example", state, WIRES)
 print(json.dumps(texts))
 """
 
@@ -63,7 +64,6 @@ def copy(tmp_path: Path) -> Copy:
     return Copy(tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="two operations inline the figures; remove this mark with the second definition")
 def test_every_operation_takes_a_figure_from_its_one_definition(copy: Copy) -> None:
     results = (
         "import json; from ranking_evaluate.contract.document import example_response;"
