@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 import tempfile
 import time
 from pathlib import Path
+
+import apsw
 
 from ranking_evaluate.attempts.attempt import Attempt, Settle, State, Submit
 from ranking_evaluate.attempts.decide import Request
@@ -38,8 +39,6 @@ async def _lookups(counts: tuple[int, ...], looks: int) -> dict[int, list[float]
             for count, store in stores.items():
                 started = time.perf_counter()
                 await store.read(secrets.token_hex(16), (secrets.token_bytes(32),))
-                # The transaction of a look-up ends with the turn of the event loop.
-                await asyncio.sleep(0)
                 taken[count].append(time.perf_counter() - started)
         for store in stores.values():
             await store.close()
@@ -99,7 +98,7 @@ def _draft() -> Attempt:
 def _fill(path: Path, count: int) -> None:
     """Insert settled attempts in one transaction, as the service would have left them."""
     digest, now = "ab" * 32, time.time()
-    db = sqlite3.connect(path, isolation_level=None)
+    db = apsw.Connection(str(path))
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN")
     attempts, proofs = [], []

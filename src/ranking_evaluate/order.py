@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -149,4 +150,6 @@ def draft(purchase: Purchase, lease: float) -> Attempt:
         transaction=facts.transaction,
         created_at=0.0,
         updated_at=0.0,
+        recipient=facts.pay_to,
+        answer_sha256=hashlib.sha256(purchase.answer.body).hexdigest(),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
@@ -63,7 +64,12 @@ START_WITHIN: Final = 2.0
 """Seconds after SUBMIT within which the settle call starts, or is not made: a process may have been suspended."""
 
 RECORD_FOR: Final = 60.0
-"""Seconds for which the record of money that moved is tried again."""
+"""Seconds after which a caller, or a shutdown, waits no longer for the record of money that moved."""
+
+RECORD_AGAIN: Final = 0.5
+"""Seconds before that record is tried again; twice as long each time, up to `RECORD_AGAIN_AT_MOST`."""
+
+RECORD_AGAIN_AT_MOST: Final = 10.0
 
 RETRY_AFTER: Final = 2
 """Seconds that a caller is asked to wait before an identical resend."""
@@ -102,6 +108,7 @@ class Purchases:
         self._settle_timeout = settle_timeout
         self._clock = clock
         self._running: set[asyncio.Task[Delivery]] = set()
+        self._recording: set[asyncio.Task[Step]] = set()
         self._closing = False
 
     async def buy(self, order: Order) -> Delivery:
@@ -116,10 +123,14 @@ class Purchases:
             ) from error
 
     async def drain(self) -> None:
-        """Take no new payments, and wait for the settlements under way."""
+        """Take no new payments, wait for the settlements under way, and a minute at most for records of money."""
         self._closing = True
         while self._running:
             await asyncio.wait(self._running)
+        if self._recording:
+            await asyncio.wait(self._recording, timeout=RECORD_FOR)
+        for task in self._recording:
+            task.cancel()
 
     # 4 and 5: decide by the table, and reserve.
 
@@ -145,6 +156,7 @@ class Purchases:
             case Do.REPLAY if row is not None:
                 return _delivery(purchase, row, replayed=True)
             case Do.CHALLENGE:
+                await self._store.check_writable()
                 self._check_rail(purchase)
                 if isinstance(purchase.credential, Unreadable):
                     raise await self._rejected(purchase, purchase.credential.reason)
@@ -170,6 +182,7 @@ class Purchases:
 
     async def _admit(self, purchase: Purchase) -> None:
         """Let a payment attempt through: the rail is ready, the window is open, our own terms are met."""
+        await self._store.check_writable()
         self._check_rail(purchase)
         await self._rates.count_payment(purchase.order.client)
         if purchase.objection is not None:
@@ -209,8 +222,8 @@ class Purchases:
             case Rejected(reason=reason):
                 if await self._moved(attempt, Withdraw()):
                     raise await self._rejected(purchase, reason)
-            case Spent(reason=reason):
-                if await self._moved(attempt, AlreadyUsed(reason)):
+            case Spent(reason=reason, code=code):
+                if await self._moved(attempt, AlreadyUsed(reason, code)):
                     raise _uncertain()
             case Unreachable(reason=reason):
                 if await self._moved(attempt, Withdraw()):
@@ -276,25 +289,35 @@ class Purchases:
                     )
                 elif step.owned and step.attempt is not None:
                     return _delivery(purchase, step.attempt, replayed=False)
-            case Refused(reason=reason, receipt=receipt):
-                if await self._moved(attempt, Refuse(reason, receipt)):
+            case Refused(reason=reason, receipt=receipt, code=code):
+                if await self._moved(attempt, Refuse(reason, receipt, code)):
                     raise await self._rejected(purchase, reason, receipt)
             case NotSent(reason=reason):
                 if await self._moved(attempt, Unsend()):
                     raise _provider_unavailable(reason)
-            case Uncertain(reason=reason):
-                if await self._moved(attempt, Doubt(reason)):
+            case Uncertain(reason=reason, code=code, transaction=reported):
+                if await self._moved(attempt, Doubt(reason, code, reported)):
                     raise _uncertain()
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
 
     async def _record_money(self, attempt: Attempt, event: Settle) -> Step:
-        """Record that money moved, trying again for a minute; after that the row is uncertain by its lease."""
-        give_up = time.monotonic() + RECORD_FOR
+        """Record that money moved; the caller hears of it within a minute, the record is tried until it is written."""
+        recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
+        self._recording.add(recording)
+        recording.add_done_callback(self._recording.discard)
+        done, _ = await asyncio.wait([recording], timeout=RECORD_FOR)
+        if not done:
+            raise _uncertain()
+        return await recording
+
+    async def _keep_recording(self, attempt: Attempt, event: Settle) -> Step:
+        """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
+        wait = RECORD_AGAIN
         while True:
             try:
-                return await self._store.move(attempt.claim, event)
+                step = await self._store.move(attempt.claim, event)
             except StoreUnavailable as error:
                 telemetry.alarm(
                     "unrecorded_money",
@@ -304,9 +327,18 @@ class Purchases:
                     receipt=event.receipt,
                     key_prefix=telemetry.key_prefix(attempt.key),
                 )
-                if time.monotonic() > give_up:
-                    raise _uncertain() from error
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
+                continue
+            if step.attempt is None:
+                telemetry.alarm(
+                    "unrecorded_money",
+                    "money moved and its attempt is gone from the store",
+                    transaction=event.transaction,
+                    receipt=event.receipt,
+                    key_prefix=telemetry.key_prefix(attempt.key),
+                )
+            return step
 
     async def _moved(self, attempt: Attempt, event: Event) -> bool:
         """Return whether the event took effect; otherwise this walk has lost its claim and decides nothing."""
@@ -348,7 +380,9 @@ _CONFLICTS: Final[Mapping[Cause, str]] = {
 
 def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     """Return the answer with the row's own receipt; it is recomputed from the body that was just sent."""
-    if row.output_sha256 != purchase.answer.output_sha256 or row.receipt is None:
+    sold = (purchase.answer.output_sha256, hashlib.sha256(purchase.answer.body).hexdigest())
+    # Schema 1 did not keep the whole answer's digest.
+    if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
     return Delivery(purchase.answer.body, purchase.order.protocol.headers.receipt, row.receipt, replayed)

@@ -19,6 +19,10 @@ REASON_LIMIT: Final = 500
 """Characters kept of a reason: a provider's text must not be what makes the write of an outcome fail."""
 
 
+CODE_LIMIT: Final = 128
+"""Characters kept of a provider's own code, and of a transaction that it names without proof."""
+
+
 class State(StrEnum):
     """Where an attempt stands; the value is what the store and the wire hold."""
 
@@ -47,6 +51,7 @@ class AlreadyUsed:
     """Verification found the authorization spent: somebody submitted it first, and the money may be ours."""
 
     reason: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Refuse:
 
     reason: str
     receipt: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +79,11 @@ class Unsend:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Nobody can tell whether the money moved."""
+    """Nobody can tell whether the money moved; `code` and `transaction` are what the provider said, unproved."""
 
     reason: str
+    code: str | None = None
+    transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +111,13 @@ class OperatorRelease:
 
 Event = Submit | Withdraw | AlreadyUsed | Settle | Refuse | Unsend | Doubt | Lapse | OperatorSettle | OperatorRelease
 
+DURABLE: Final = (Submit, AlreadyUsed, Settle, Refuse, Unsend, OperatorSettle, OperatorRelease)
+"""The events that reach the disk before anything is answered or called.
+
+What the others write is visible to every process at once, but a loss of power may take it back: losing it loses
+nothing that anybody was told (docs/lifecycle.md, "Crash points").
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
@@ -110,7 +125,9 @@ class Attempt:
 
     Times are seconds since the epoch by the store's clock. `claim` is random and names the owner: only who holds it
     moves the row. `proofs` are 32-byte digests of what may be used once, ever. `payment_id` is the authorization's
-    nonce (x402) or the challenge id (MPP).
+    nonce (x402) or the challenge id (MPP). `reported_transaction` is what a provider named without proof, and never
+    evidence; `reason_code` is its own word for what went wrong. `recipient` and `answer_sha256` are None in rows that
+    schema 1 wrote.
     """
 
     key: str
@@ -137,6 +154,10 @@ class Attempt:
     created_at: float
     updated_at: float
     expires_at: float | None = None
+    recipient: str | None = None
+    reason_code: str | None = None
+    reported_transaction: str | None = None
+    answer_sha256: str | None = None
 
     def begun(self, n: int, now: float) -> Attempt:
         """Return this draft, whose lease counts seconds from now, as the row to insert at `n`; proofs are sorted."""
@@ -174,30 +195,37 @@ class Attempt:
                 return Step(self._to(State.SETTLING, now, lease=now + lease))
             case Withdraw() if state is State.RESERVED:
                 return LOST_AND_GONE if self._lease_over(now) else GONE
-            case AlreadyUsed(reason=reason) if state is State.RESERVED:
-                return LOST_AND_GONE if self._lease_over(now) else Step(self._to(State.UNCERTAIN, now, reason=reason))
+            case AlreadyUsed(reason=reason, code=code) if state is State.RESERVED:
+                if self._lease_over(now):
+                    return LOST_AND_GONE
+                return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code))
             case Settle() if state in _OPEN:
-                return Step(self._settled(event.receipt, event.transaction, now, event.payer))
+                return Step(self._settled(event.receipt, event.transaction, now, event.payer), sold=True)
             case Settle() if state is State.RELEASED:
                 settled = self._settled(event.receipt, event.transaction, now, event.payer)
                 if not current or self.expired(now):
                     # Marked where it stands: the operator refunds it, so it opens no window of its own.
                     settled = replace(settled, expires_at=self.expires_at)
                 # The owner expected another state: it re-reads, for a newer attempt may have the key by now.
-                return Step(settled, owned=False, audit=Audit("service", "settled after release", event.transaction))
-            case Refuse(reason=reason, receipt=receipt) if state in _OPEN:
-                return Step(self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=now + REPLAY_WINDOW))
+                audit = Audit("service", "settled after release", event.transaction)
+                return Step(settled, owned=False, audit=audit, sold=True)
+            case Refuse(reason=reason, receipt=receipt, code=code) if state in _OPEN:
+                until = now + REPLAY_WINDOW
+                refused = self._to(
+                    State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code
+                )
+                return Step(refused)
             case Unsend() if state in _OPEN:
                 return GONE
-            case Doubt(reason=reason) if state is State.SETTLING:
-                return Step(self._to(State.UNCERTAIN, now, reason=reason))
+            case Doubt(reason=reason, code=code, transaction=reported) if state is State.SETTLING:
+                return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code, reported=reported))
             case Lapse() if state is State.SETTLING and self._lease_over(now):
                 return Step(self._to(State.UNCERTAIN, now, reason="the settle call's outcome was never recorded"))
             case OperatorSettle() if self.doubtful(now) or (
                 state is State.RELEASED and current and not self.expired(now)
             ):
                 settled = self._settled(event.receipt, event.transaction, now, None)
-                return Step(settled, audit=Audit(event.who, "settled", event.evidence))
+                return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
             case OperatorRelease() if self.doubtful(now):
                 released = self._to(
                     State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
@@ -228,6 +256,8 @@ class Attempt:
         transaction: str | None = None,
         payer: str | None = None,
         expires_at: float | None = None,
+        reason_code: str | None = None,
+        reported: str | None = None,
     ) -> Attempt:
         return replace(
             self,
@@ -239,12 +269,14 @@ class Attempt:
             payer=payer or self.payer,
             expires_at=expires_at,
             updated_at=now,
+            reason_code=None if reason_code is None else _storable(reason_code, CODE_LIMIT),
+            reported_transaction=self.reported_transaction if reported is None else _storable(reported, CODE_LIMIT),
         )
 
 
-def _storable(reason: str) -> str:
-    """Return the reason as any store can hold it: bounded, without NUL or a lone surrogate."""
-    return reason[:REASON_LIMIT].replace("\0", "?").encode("utf-8", "replace").decode()
+def _storable(text: str, limit: int = REASON_LIMIT) -> str:
+    """Return a provider's text as any store can hold it: bounded, without NUL or a lone surrogate."""
+    return text[:limit].replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 _OPEN: Final = (State.SETTLING, State.UNCERTAIN)
@@ -264,12 +296,13 @@ class Step:
     """What became of an attempt: `attempt` is the row afterwards, None when it and its proofs are deleted.
 
     `owned` False means that the sender of the event lost its claim: it re-reads and answers by the decision table,
-    never from its own outcome.
+    never from its own outcome. `sold` says that a payment was received, which belongs into the books.
     """
 
     attempt: Attempt | None
     owned: bool = True
     audit: Audit | None = None
+    sold: bool = False
 
 
 GONE: Final = Step(None)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.sales import Sale
 
 
 class StoreUnavailable(Exception):
@@ -18,11 +19,12 @@ class CommitUnknown(StoreUnavailable):
 
 
 class AttemptStore(Protocol):
-    """Durable attempts and proofs; every method raises `StoreUnavailable` when the store cannot be reached.
+    """Durable attempts, proofs and sales; every method raises `StoreUnavailable` when the store cannot be reached.
 
-    Each writing method is one committed transaction before it returns. One `now()` of the store decides leases and
-    expiry. Two processes may share a store: uniqueness by (key, n) and by proof is the whole argument, no lock of this
-    process is part of it.
+    Each writing method is one committed transaction before it returns, visible to every process. The events of
+    `attempt.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One `now()`
+    of the store decides leases and expiry. Two processes may share a store: uniqueness by (key, n) and by proof is the
+    whole argument, no lock of this process is part of it.
     """
 
     async def open(self) -> None:
@@ -42,7 +44,10 @@ class AttemptStore(Protocol):
         """
 
     async def move(self, claim: str, event: Event) -> Step:
-        """Apply the event to the row with this claim, compare-and-set; a row that is gone gives a lost step."""
+        """Apply the event to the row with this claim, compare-and-set; a row that is gone gives a lost step.
+
+        A row that becomes settled is written into the books in the same transaction.
+        """
 
     async def find(self, claim: str) -> Attempt | None:
         """Return the row with this claim: how a write whose commit is unknown is looked up."""
@@ -55,3 +60,15 @@ class AttemptStore(Protocol):
 
     async def purge(self, limit: int = 500) -> int:
         """Delete at most `limit` rows whose window is over, keeping their proofs, and lapsed reservations after 1 h."""
+
+    async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
+        """Return at most `limit` sales with a higher id than `after`, by rising id: the books, page by page."""
+
+    async def sales_of(self, key: str) -> list[Sale]:
+        """Return the sales of a key, by rising n; more than one only where a released attempt was paid after all."""
+
+    async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
+        """Record, with its audit row, that a sale was paid back; False when a refund is recorded already."""
+
+    async def check_writable(self) -> None:
+        """Raise `StoreUnavailable` when nothing can be written: tries it, or tells of the last try."""

@@ -27,6 +27,7 @@ async def state_of(store: AttemptStore, protocols: tuple[PaymentProtocol, ...]) 
     """Return what is ready: all is when the store answers and every configured rail is ready, at least one."""
     try:
         await store.read("readiness-probe-never-used")
+        await store.check_writable()
         store_reason = None
     except StoreUnavailable as error:
         store_reason = str(error)
