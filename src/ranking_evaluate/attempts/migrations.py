@@ -61,7 +61,7 @@ def bring_up_sqlite(db: apsw.Connection, path: Path) -> None:
         try:
             if sqlite_version(db) == version:
                 if version > 0:
-                    back_up(db, path.with_name(f"{path.name}.schema-{version}"))
+                    _keep(path, path.with_name(f"{path.name}.schema-{version}"))
                 for step, sql in steps("sqlite", version):
                     db.execute(sql)
                     db.execute(f"PRAGMA user_version = {step}")
@@ -73,6 +73,16 @@ def bring_up_sqlite(db: apsw.Connection, path: Path) -> None:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+
+
+def _keep(path: Path, target: Path) -> None:
+    """Copy the file as it was committed, by another connection than the one that is about to change it."""
+    reader = apsw.Connection(str(path))
+    try:
+        reader.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        back_up(reader, target)
+    finally:
+        reader.close()
 
 
 def sqlite_version(db: apsw.Connection) -> int:
