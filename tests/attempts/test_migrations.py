@@ -267,7 +267,7 @@ from ranking_evaluate.attempts.sqlite import SqliteStore
 steps = migrations.steps
 migrations.sha256_hex = lambda text: os.kill(os.getpid(), signal.SIGKILL)
 migrations.steps = lambda store, version: (
-    (step, sql + (";\nSELECT pg_sleep(20)" if store == "postgres" else "")) for step, sql in steps(store, version)
+    (step, sql + ("; SELECT pg_sleep(20)" if store == "postgres" else "")) for step, sql in steps(store, version)
 )
 
 async def main():

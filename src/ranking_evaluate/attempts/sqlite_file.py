@@ -118,6 +118,7 @@ class StoreFile:
             bring_up_sqlite(db, self._path)
             # A write even when nothing changes: a file that cannot be written is found at start, not by a buyer.
             db.pragma("user_version", SCHEMA_VERSION)
+            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             db.pragma("synchronous", "FULL")
         db.execute("SELECT 1 FROM attempts LIMIT 1").fetchall()  # From the first read on, the log exists.
 

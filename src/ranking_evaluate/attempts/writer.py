@@ -36,6 +36,9 @@ LONG_LOG: Final = 4_000
 LONGEST_LOG: Final = 40_000
 """Pages from which it is brought in although operations wait: the disk is finite."""
 
+SYNCHRONOUS: Final = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
+"""How a batch is committed, by whether an operation in it is durable."""
+
 T = TypeVar("T")
 
 
@@ -139,7 +142,7 @@ class Writer:
             file = self._open()
             db = file.db
             durable = any(job.durable for job in batch)
-            db.execute("PRAGMA synchronous = FULL" if durable else "PRAGMA synchronous = NORMAL")
+            db.execute(SYNCHRONOUS[durable])
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
                 _run(job, db)
