@@ -175,7 +175,7 @@ class Purchases:
                     # Only what is written down changes by this, not the answer.
                     with contextlib.suppress(StoreUnavailable):
                         await self._store.move(row.claim, Lapse())
-                raise _uncertain()
+                raise _uncertain(row.reason_code, row.reported_transaction)
             case _:
                 cause = decision.cause or Cause.BODY
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
@@ -224,7 +224,7 @@ class Purchases:
                     raise await self._rejected(purchase, reason)
             case Spent(reason=reason, code=code):
                 if await self._moved(attempt, AlreadyUsed(reason, code)):
-                    raise _uncertain()
+                    raise _uncertain(code)
             case Unreachable(reason=reason):
                 if await self._moved(attempt, Withdraw()):
                     raise _provider_unavailable(reason)
@@ -261,6 +261,8 @@ class Purchases:
             outcome=type(outcome).__name__,
             rail=attempt.protocol,
             key_prefix=telemetry.key_prefix(attempt.key),
+            reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,
+            reported_transaction=outcome.transaction if isinstance(outcome, Uncertain) else None,
         )
         return await self._record(attempt, purchase, outcome)
 
@@ -297,7 +299,7 @@ class Purchases:
                     raise _provider_unavailable(reason)
             case Uncertain(reason=reason, code=code, transaction=reported):
                 if await self._moved(attempt, Doubt(reason, code, reported)):
-                    raise _uncertain()
+                    raise _uncertain(code, reported)
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
@@ -388,8 +390,14 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     return Delivery(purchase.answer.body, purchase.order.protocol.headers.receipt, row.receipt, replayed)
 
 
-def _uncertain() -> PaymentUncertain:
-    return PaymentUncertain("PAYMENT_UNCERTAIN", "The payment was submitted, and its outcome is not known.")
+def _uncertain(code: str | None = None, reported: str | None = None) -> PaymentUncertain:
+    """Return the conflict, with what the provider said: as its words, since nothing proves them."""
+    words = ["The payment was submitted, and its outcome is not known."]
+    if code is not None:
+        words.append(f"The provider says {code}.")
+    if reported is not None:
+        words.append(f"It names the transaction {reported}, without proof.")
+    return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
 
 
 def _provider_unavailable(reason: str | None) -> Unavailable:

@@ -157,7 +157,7 @@ class Reconciler:
         return step.attempt
 
     def _facts(self, attempt: Attempt) -> PaymentFacts | None:
-        """Return what the chain is asked about; the recipient is today's, since no row holds it."""
+        """Return what the chain is asked about; the recipient is today's where schema 1 kept none."""
         protocol = self._protocols.get(attempt.protocol)
         terms = None if protocol is None else protocol.terms()
         if terms is None:
@@ -166,7 +166,7 @@ class Reconciler:
             network=attempt.network,
             asset=attempt.asset,
             amount=attempt.amount,
-            pay_to=terms.pay_to,
+            pay_to=attempt.recipient or terms.pay_to,
             payer=attempt.payer,
             payment_id=attempt.payment_id,
             valid_before=attempt.valid_before,

@@ -64,8 +64,9 @@ class Disk(apsw.VFS):
         if not syncdir:
             self._deleted[filename] = gone
 
-    def excepthook(self, *error: object) -> None:
+    def excepthook(self, etype: Any, evalue: Any, etraceback: Any) -> bool:
         """Say nothing of what fails once the power is gone."""
+        return True
 
     def kept(self, path: str) -> _Kept:
         """Return what is known of a file; one that was there before is taken as synced."""

@@ -147,6 +147,7 @@ class Machine:
         self.signed: dict[str, list[Signed]] = {}
         self.found: list[str] = []
         self.is_calm = False
+        self.disk = Disk()
         self.asked: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
 

@@ -385,6 +385,8 @@ _ATTEMPT: Final = _object(
         "asset": _NULLABLE,
         "network": _NULLABLE,
         "transaction": _NULLABLE,
+        "reportedTransaction": _NULLABLE,
+        "reason": _NULLABLE,
         "receipt": _NULLABLE,
         "outputSha256": _NULLABLE,
         "createdAt": _NULLABLE,
