@@ -324,18 +324,14 @@ class Machine:
         doubted = [before for before in self.heard if before.key == key and before.code == "PAYMENT_UNCERTAIN"]
         if challenged and doubted and not proofs & self.released:
             self.violation(f"I8: {key} was uncertain, nobody decided, and it is asked to pay ({heard.code})")
-        if heard.code == "PAYMENT_UNCERTAIN" and len(proofs) == 1:
+        if heard.code == "PAYMENT_UNCERTAIN" and len(proofs) == 1 and self.asked[key] == self.answered[key]:
+            # One credential, and nothing was on its way when the power went: what was heard last is all there is.
             [proof] = proofs
             told = {before.code for before in self.heard if before.key == key and before.signed is not None}
             if self.ledger.said.get(proof) == "refused" and "PAYMENT_REJECTED" in told:
                 self.violation(f"told: {key} was refused for certain, and now it is uncertain")
-            if self.ledger.said.get(proof) == "not sent" and "PAYMENT_UNAVAILABLE" in told and self.certain(key):
+            if self.ledger.said.get(proof) == "not sent" and told <= {"PAYMENT_UNAVAILABLE", "PAYMENT_IN_PROGRESS"}:
                 self.violation(f"told: {key} was not sent for certain, and now it is uncertain")
-
-    def certain(self, key: str) -> bool:
-        """Whether all that was asked about a key before was answered, and with a credential always by a 503."""
-        told = {before.code for before in self.heard if before.key == key and before.signed is not None}
-        return self.asked[key] == self.answered[key] and told <= {"PAYMENT_UNAVAILABLE", "PAYMENT_IN_PROGRESS"}
 
     def violation(self, text: str) -> None:
         """Write down what must not be."""
