@@ -133,13 +133,14 @@ class SqliteStore:
 
         def reserve(db: apsw.Connection) -> Attempt | None:
             now = self._clock()
-            found = _snapshot(db, draft.key, draft.proofs, now)
+            holders = _holders(db, draft.proofs, now)
+            found = _snapshot(db, draft.key, holders, now)
             if found.next_n != seen.next_n or decide(found, request).do is not Do.RESERVE:
                 return None
             for row in found.rows:
                 if row.lapsed(now):
                     _erase(db, row.key, row.claim)
-            for holder in _holders(db, draft.proofs, now):
+            for holder in holders:
                 if holder.lapsed:
                     _erase(db, holder.key, holder.claim)
             row = draft.begun(seen.next_n, now)
@@ -289,17 +290,18 @@ class _Holder(NamedTuple):
 def _look(db: apsw.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
     """Return the snapshot; every attempt has a proof, which outlives it, so a key without any stands for nothing."""
     [(known,)] = db.execute("SELECT EXISTS (SELECT 1 FROM proofs WHERE key = ?)", (key,))
-    return _snapshot(db, key, proofs, now) if known or proofs else Snapshot(now)
+    return _snapshot(db, key, _holders(db, proofs, now), now) if known or proofs else Snapshot(now)
 
 
-def _snapshot(db: apsw.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
-    found = db.execute("SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,))
-    kept = [Kept(*row) for row in found]
-    rows = tuple(
-        from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM]))
-        for row in db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,))
-    )
-    recorded = (holder.proof for holder in _holders(db, proofs, now) if not holder.lapsed)
+def _snapshot(db: apsw.Connection, key: str, holders: Sequence[_Holder], now: float) -> Snapshot:
+    proofs: list[Any] = db.execute(
+        "SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,)
+    ).fetchall()
+    kept = [Kept(*row) for row in proofs]
+    # Every attempt has a proof, so a key without any has no rows.
+    found = db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,)).fetchall() if kept else []
+    rows = tuple(from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM])) for row in found)
+    recorded = (holder.proof for holder in holders if not holder.lapsed)
     return snapshot_of(now, rows, kept, recorded)
 
 

@@ -32,6 +32,13 @@ BUSY_PAUSE: Final = 0.0005
 """Seconds between two tries for a lock; SQLite's own handler sleeps up to 100 ms, and then loses the next race too."""
 
 
+_NEWEST: Final = """
+    SELECT sale.id, sale.key_sha256, decision.id, decision.at, decision.key FROM (SELECT 1)
+    LEFT JOIN (SELECT id, key_sha256 FROM sales ORDER BY id DESC LIMIT 1) AS sale
+    LEFT JOIN (SELECT rowid AS id, at, key FROM audit ORDER BY rowid DESC LIMIT 1) AS decision
+"""
+
+
 class Newest(NamedTuple):
     """The last sale and the last audit row: a file without them is an older copy. None where there is none."""
 
@@ -118,7 +125,8 @@ class StoreFile:
             bring_up_sqlite(db, self._path)
             # A write even when nothing changes: a file that cannot be written is found at start, not by a buyer.
             db.pragma("user_version", SCHEMA_VERSION)
-            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            with suppress(apsw.BusyError):  # Somebody else is doing it.
+                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             db.pragma("synchronous", "FULL")
         db.execute("SELECT 1 FROM attempts LIMIT 1").fetchall()  # From the first read on, the log exists.
 
@@ -140,9 +148,8 @@ class StoreFile:
 
 def newest(db: apsw.Connection) -> Newest:
     """Return what a copy of now would have to hold."""
-    sales = db.execute("SELECT id, key_sha256 FROM sales ORDER BY id DESC LIMIT 1").fetchall()
-    audits = db.execute("SELECT rowid, at, key FROM audit ORDER BY rowid DESC LIMIT 1").fetchall()
-    return Newest(sales[0] if sales else None, audits[0] if audits else None)
+    [(sale, key, audit, at, audited)] = db.execute(_NEWEST)
+    return Newest(None if sale is None else (sale, key), None if audit is None else (audit, at, audited))
 
 
 def check_library(version: str) -> None:

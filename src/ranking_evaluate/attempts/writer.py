@@ -27,8 +27,17 @@ BATCH: Final = 256
 PAUSE: Final = 0.001
 """Seconds of rest after a full batch, in which the event loop and other processes come to their turn."""
 
-IDLE: Final = 0.05
-"""Seconds without an operation after which the log is brought into the file: then nobody waits."""
+SHORT_LOG: Final = 250
+"""Pages (1 MB) from which the log is brought into the file in a short pause.
+
+A log that begins anew is written over what is there, and syncs in two thirds of the time of one that grows.
+"""
+
+PAUSE_FOR_LOG: Final = 0.005
+"""Seconds without an operation that are such a pause."""
+
+REST: Final = 1.0
+"""Seconds without an operation after which any log is brought in."""
 
 LONG_LOG: Final = 4_000
 """Pages (16 MB) from which the log is brought in as soon as no operation waits, idle or not."""
@@ -67,7 +76,9 @@ class Writer:
         self.newest: Newest | None = None
         self._connect = connect
         self._file: StoreFile | None = None
+        self._durable: bool | None = None
         self._log_pages = 0
+        self._pages_kept = 0
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="attempt-store", daemon=True)
         self._stopped = False
@@ -120,7 +131,7 @@ class Writer:
                 _deliver(batch)
             if len(batch) == BATCH:
                 time.sleep(PAUSE)
-            if self._log_pages >= (LONG_LOG if self._queue.empty() else LONGEST_LOG):
+            if self._new_pages >= (LONG_LOG if self._queue.empty() else LONGEST_LOG):
                 self._checkpoint()
         if self._file is not None:
             self._file.close(tidy=not self._file.is_moved())
@@ -128,12 +139,18 @@ class Writer:
 
     def _next_job(self) -> _Job | None:
         """Wait for an operation, or for the end; what the log holds is brought in when none comes for a while."""
-        if self._log_pages:
-            try:
-                return self._queue.get(timeout=IDLE)
-            except Empty:
-                self._checkpoint()
+        for pages, seconds in ((SHORT_LOG, PAUSE_FOR_LOG), (1, REST)):
+            if self._new_pages >= pages:
+                try:
+                    return self._queue.get(timeout=seconds)
+                except Empty:
+                    self._checkpoint()
         return self._queue.get()
+
+    @property
+    def _new_pages(self) -> int:
+        """How much longer the log is than what a reader kept the last checkpoint from bringing in."""
+        return self._log_pages - min(self._log_pages, self._pages_kept)
 
     def _transact(self, batch: list[_Job]) -> None:
         """Run the batch as one transaction."""
@@ -142,7 +159,9 @@ class Writer:
             file = self._open()
             db = file.db
             durable = any(job.durable for job in batch)
-            db.execute(SYNCHRONOUS[durable])
+            if durable is not self._durable:
+                db.execute(SYNCHRONOUS[durable])
+                self._durable = durable
             db.execute("BEGIN IMMEDIATE")
             for job in batch:
                 _run(job, db)
@@ -163,6 +182,7 @@ class Writer:
             self._drop()
         if self._file is None:
             self._file = self._connect()
+            self._durable = None
             self._file.db.set_wal_hook(self._count_log)
             if self.newest is None:
                 self.newest = newest(self._file.db)
@@ -174,10 +194,11 @@ class Writer:
 
     def _checkpoint(self) -> None:
         """Bring the log into the file, as far as no reader still needs it; a failure is the next write's to find."""
-        self._log_pages = 0
+        pages, brought_in = self._log_pages, 0
         if self._file is not None and not self._file.is_moved():
             with suppress(apsw.Error):
-                self._file.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                pages, brought_in = self._file.db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self._log_pages = self._pages_kept = 0 if brought_in == pages else pages
 
     def _fail(self, batch: list[_Job], cause: Exception, *, committing: bool) -> None:
         """Let every job of the batch fail, and start the next one on a new connection."""
