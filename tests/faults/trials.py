@@ -59,6 +59,9 @@ from tests.faults.lives import Nursery, Replicas
 from tests.faults.witness import Witness
 from tests.postgres import PostgresServer
 
+PRICE: Final = 10_000
+"""Base units that every purchase costs."""
+
 PLOTS: Final = 6
 """Purchases of a trial, unless the command line says otherwise."""
 PROVIDER_SECONDS: Final = 0.4
@@ -420,6 +423,9 @@ class Shop:
         history.freed = [claim for claim in history.freed if claim in {change.claim for change in history.changes}]
         self.whole.calls += history.calls
         self.whole.moves += history.moves
+        sold, moved = self.witness.sold(), PRICE * len(self.whole.moves)
+        if sold != moved:
+            self.report.violations.append(f"sales: the books say {sold}, and {moved} base units moved")
         found = violations(history)
         self.report.violations += [text for text in found if text not in self.report.violations]
 

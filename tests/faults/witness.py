@@ -155,6 +155,11 @@ class Witness:
         query = "SELECT a.state, a.lease FROM proofs p LEFT JOIN attempts a ON a.claim = p.claim WHERE p.proof = ?"
         return any(not (state == "reserved" and lease <= now) for state, lease in self.ask(query, proof))
 
+    def sold(self) -> int:
+        """Return the base units in the books."""
+        [(amount,)] = self.ask("SELECT coalesce(sum(amount), 0) FROM sales")
+        return int(amount)
+
     def was_paid(self, key: str) -> bool:
         """Whether a purged attempt of the key was settled."""
         return bool(self.ask("SELECT 1 FROM proofs WHERE key = ? AND last_state = 'settled'", key))
