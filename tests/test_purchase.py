@@ -761,6 +761,22 @@ async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(
         await shop.purchases.drain()
 
 
+async def test_while_nothing_can_be_written_nobody_is_asked_to_pay_and_what_was_bought_is_delivered(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shop.signed()
+    await shop.buy(first)
+
+    async def full() -> None:
+        raise StoreUnavailable("database or disk is full")
+
+    monkeypatch.setattr(shop.store, "check_writable", full)
+    for asked in (None, shop.signed("second", key="another-key-0123456789")):
+        assert (await shop.refused(asked, key="another-key-0123456789")).code == "STATE_UNAVAILABLE"
+    assert shop.protocol.challenges == 0
+    assert (await shop.buy(first)).replayed
+
+
 async def test_an_outcome_that_cannot_be_recorded_is_in_progress_and_then_uncertain(shop: Shop) -> None:
     shop.outcome = lambda signed, offer: Refused("no money")
     first = shop.signed()
