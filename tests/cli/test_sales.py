@@ -7,6 +7,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -46,7 +47,7 @@ def path(tmp_path: Path) -> Path:
             ("0xa", "one", EURO, 7),
         )
         for number, (payer, operation, asset_, amount) in enumerate(sold):
-            bought = {"operation": operation, "asset": asset_, "payer": payer, "amount": amount}
+            bought: dict[str, Any] = {"operation": operation, "asset": asset_, "payer": payer, "amount": amount}
             row = await settling(store, draft(f"c{number}", key=f"purchase-number-{number:04d}", **bought))
             await store.move(row.claim, Settle("receipt", tx(number)))
             if number == 1:
