@@ -157,7 +157,7 @@ def _paid_rows(report: Report, running: Running, place: str | None, where: str) 
         _bar(report, f"A paid call, one caller, {name}, the database on {where}", ours / theirs, 1.0)
     for name, taken in committing.items():
         yield f"- of it {name}, median", microseconds(statistics.median(taken)), "", ""
-    for kind, goal in ((paid.PAID, 2.0), (paid.UNPAID, 3.0), (paid.AGAIN, 3.0)):
+    for kind, goal in ((paid.PAID, 2.0), (paid.UNPAID, 3.0)):
         found = paid.throughput(
             running.ports, calls if kind == paid.PAID else 10 * calls, kind, rounds=2 if report.quick else 5
         )

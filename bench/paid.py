@@ -1,7 +1,7 @@
 """Paid and unpaid calls of two servers over raw sockets, timed from a request's first byte to its answer's last.
 
 What is timed are the servers' own times with their side of the two facilitator calls in it; `facilitator_calls` times
-these alone. Every request has a body of its own, unless it says otherwise, so nobody answers from memory.
+these alone. Every request has a body of its own, so nobody answers from memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ranking_evaluate.payments.protocol import Settled, Verified
 
 CLIENTS = 50
 
-PAID, UNPAID, AGAIN = "paid", "unpaid", "unpaid, a body asked about before"
+PAID, UNPAID = "paid", "unpaid"
 
 
 def bodies() -> Iterator[bytes]:
@@ -221,7 +221,7 @@ def throughput(ports: dict[str, int], calls: int, kind: str, *, rounds: int = 3)
     for _ in range(rounds):
         for name, caller in callers.items():
             ask = caller.paid if kind == PAID else caller.unpaid
-            requests = [ask() if kind == AGAIN else ask(next(fresh)) for _ in range(calls)]
+            requests = [ask(next(fresh)) for _ in range(calls)]
             whole, seconds = asyncio.run(_storm(caller.port, requests, b" 200 " if kind == PAID else b" 402 "))
             taken[name].append(whole / calls)
             each[name] += seconds

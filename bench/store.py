@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from ranking_evaluate.attempts.attempt import Attempt, Settle, State, Submit
+from ranking_evaluate.attempts.attempt import Draft, RecordSettled, Submit
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.sqlite import SqliteStore
 
@@ -67,7 +67,7 @@ async def _commits(purchases: int, parent: str | None) -> dict[str, list[float]]
             times.append(time.perf_counter())
             await store.move(draft.claim, Submit(100.0))
             times.append(time.perf_counter())
-            await store.move(draft.claim, Settle("r" * 300, "0x" + "ab" * 32, draft.payer))
+            await store.move(draft.claim, RecordSettled("r" * 300, "0x" + "ab" * 32, draft.payer))
             times.append(time.perf_counter())
             for name, began, ended in zip(taken, times, times[1:], strict=False):
                 taken[name].append(ended - began)
@@ -75,14 +75,12 @@ async def _commits(purchases: int, parent: str | None) -> dict[str, list[float]]
     return taken
 
 
-def _draft() -> Attempt:
+def _draft() -> Draft:
     digest = "ab" * 32
-    return Attempt(
+    return Draft(
         key=secrets.token_hex(16),
-        n=0,
         claim=secrets.token_hex(16),
-        state=State.RESERVED,
-        lease=30.0,
+        lease_seconds=30.0,
         protocol="x402",
         operation="ranking-evaluate",
         release="0",
@@ -96,9 +94,6 @@ def _draft() -> Attempt:
         payer="0x" + "1" * 40,
         payment_id=f"0x{secrets.token_hex(32)}",
         valid_before=None,
-        transaction=None,
-        created_at=0.0,
-        updated_at=0.0,
     )
 
 

@@ -2,7 +2,7 @@
 
 Two processes share one store; clients sign, resend, relabel and change bodies; providers land, refuse, lie and
 fall silent; processes are killed; time passes, also whole days; operators settle and release what they looked up.
-`test_lifecycle.py` has the single cases.
+tests/test_purchase.py has the single cases.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class Lifecycle(RuleBasedStateMachine):
         self, number: int, signed: Signed, how: str, since: float | None = None
     ) -> Verification | asyncio.Future[Verification]:
         if signed.proof in self.ledger.moved:
-            # An owner that hears it after its reservation lapsed decides nothing, by section 3.
+            # An owner that hears it after its reservation lapsed decides nothing (docs/lifecycle.md, section 3).
             if since is None or self.clock.now() < since + RESERVATION_SECONDS:
                 self.known_as_spent.add(signed.proof)
             return Spent("the chain says so")

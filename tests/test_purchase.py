@@ -10,12 +10,12 @@ from typing import Any, Final
 import pytest
 
 from ranking_evaluate import purchase as module
-from ranking_evaluate.attempts.attempt import Event, OperatorRelease, Settle, State, Step, Submit
+from ranking_evaluate.attempts.attempt import Event, OperatorRelease, RecordSettled, State, Step, Submit
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract import answer as answering
-from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.contract.errors import RETRY_AFTER, ServiceError
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
@@ -33,7 +33,7 @@ from ranking_evaluate.payments.protocol import (
     Unreachable,
     Verification,
 )
-from ranking_evaluate.purchase import RETRY_AFTER, Purchases
+from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
 from tests.fakes import VALID_SECONDS, FixedClock, ScriptedProtocol, Signed
 
@@ -51,7 +51,7 @@ UNREADABLE: Final = {"x-scripted-payment": "{"}
 
 
 class OtherProtocol(ScriptedProtocol):
-    """The rail of another route."""
+    """The protocol of another route."""
 
     name = "other"
     headers = PaymentHeaders("x-other-payment", "x-other-challenge", "x-other-receipt")
@@ -418,7 +418,7 @@ async def test_an_expired_credential_gets_no_challenge_once_money_may_have_moved
         shop.clock.advance(VALID_SECONDS)
 
 
-# The rail.
+# Whether the protocol is ready.
 
 
 @pytest.mark.parametrize(
@@ -436,7 +436,7 @@ async def test_an_expired_credential_gets_no_challenge_once_money_may_have_moved
         ("settled", "first", 200, ""),
     ],
 )
-async def test_a_rail_that_is_not_ready_is_told_only_where_it_is_needed(
+async def test_a_protocol_that_is_not_ready_is_told_only_where_it_is_needed(
     shop: Shop, state: str, column: str, status: int, code: str
 ) -> None:
     first = shop.signed()
@@ -455,7 +455,7 @@ async def test_a_rail_that_is_not_ready_is_told_only_where_it_is_needed(
     assert "reserve" not in shop.store.calls
 
 
-async def test_a_wrong_input_is_told_by_a_rail_that_is_not_ready(shop: Shop) -> None:
+async def test_a_wrong_input_is_told_by_a_protocol_that_is_not_ready(shop: Shop) -> None:
     shop.protocol.readiness = Readiness(False, "it is down")
     assert (await shop.refused(body=b"{")).status == 400
 
@@ -586,7 +586,7 @@ async def test_a_late_refusal_does_not_touch_what_an_operator_settled(shop: Shop
     await shop.until(State.SETTLING)
     row = (await shop.store.read(KEY)).standing
     assert row is not None
-    await shop.store.move(row.claim, Settle("the row's receipt", "tx"))
+    await shop.store.move(row.claim, RecordSettled("the row's receipt", "tx"))
     held.set_result(Refused("too late"))
     delivery = await owner
     assert (delivery.receipt, delivery.replayed) == ("the row's receipt", True)
@@ -704,14 +704,14 @@ async def test_a_submit_that_cannot_be_read_again_is_not_settled_and_becomes_unc
 
 @pytest.mark.parametrize("error", [StoreUnavailable("busy"), CommitUnknown("lost")])
 async def test_money_that_moved_is_recorded_when_the_store_comes_back(shop: Shop, error: StoreUnavailable) -> None:
-    shop.store.before = failing_once(Settle, error)
+    shop.store.before = failing_once(RecordSettled, error)
     delivery = await shop.buy(shop.signed())
     assert (delivery.receipt, shop.settlements) == ("receipt of first", 1)
     assert await shop.state() is State.SETTLED
 
 
 async def test_a_record_whose_commit_is_unknown_is_delivered_with_the_rows_receipt(shop: Shop) -> None:
-    shop.store.after = failing_once(Settle, CommitUnknown("lost"))
+    shop.store.after = failing_once(RecordSettled, CommitUnknown("lost"))
     delivery = await shop.buy(shop.signed())
     assert (delivery.receipt, shop.settlements) == ("receipt of first", 1)
 
@@ -720,7 +720,7 @@ async def test_money_that_cannot_be_recorded_is_uncertain_and_logged(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "RECORD_FOR", 0.0)
-    shop.store.before = failing_always(Settle, StoreUnavailable("full"))
+    shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     first = shop.signed()
     assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
     assert await shop.state() is State.SETTLING
@@ -737,7 +737,7 @@ async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwar
 ) -> None:
     monkeypatch.setattr(module, "RECORD_FOR", 0.0)
     monkeypatch.setattr(module, "RECORD_AGAIN", 0.01)
-    shop.store.before = failing_always(Settle, StoreUnavailable("full"))
+    shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     first = shop.signed()
     assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
     shop.clock.advance(12)
@@ -755,7 +755,7 @@ async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "RECORD_FOR", 0.05)
-    shop.store.before = failing_always(Settle, StoreUnavailable("full"))
+    shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     assert (await shop.refused(shop.signed())).code == "PAYMENT_UNCERTAIN"
     async with asyncio.timeout(5):
         await shop.purchases.drain()
@@ -817,31 +817,11 @@ async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: p
         made = real(operation, body)
         return answering.Answer(made.body + b" ", made.input_sha256, "0" * 64)
 
-    monkeypatch.setattr("ranking_evaluate.answers.answer", other)
-    shop.purchases = shop.new_purchases()
+    monkeypatch.setattr("ranking_evaluate.order.answer", other)
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "STATE_UNAVAILABLE")
     monkeypatch.undo()
-    shop.purchases = shop.new_purchases()
     assert (await shop.buy(first)).replayed
-
-
-async def test_a_purchase_and_its_replay_are_evaluated_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    evaluated: list[bytes] = []
-
-    def counted(operation: Any, body: bytes) -> answering.Answer:
-        evaluated.append(body)
-        return answering.answer(operation, body)
-
-    monkeypatch.setattr("ranking_evaluate.answers.answer", counted)
-    assert (await shop.refused(headers={})).status == 402
-    first = await shop.buy(shop.signed())
-    replay = await shop.buy(shop.signed())
-    assert evaluated == [BODY]
-    assert (replay.replayed, replay.body) == (True, first.body)
-    # Other bytes are another body, however alike their inputs are.
-    assert (await shop.refused(body=SAME_INPUT, headers={})).code == "IDEMPOTENCY_CONFLICT"
-    assert evaluated == [BODY, SAME_INPUT]
 
 
 async def test_two_credentials_that_race_for_a_key_are_decided_by_the_store(shop: Shop) -> None:

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import Attempt, Doubt, Settle, State
+from ranking_evaluate.attempts.attempt import Attempt, RecordSettled, RecordUncertain, State
 from ranking_evaluate.attempts.sqlite import SqliteStore
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, PaymentHeaders, Unknown
-from ranking_evaluate.payments.unconfigured import UnconfiguredRail
-from ranking_evaluate.payments.x402 import X402Protocol
+from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 from ranking_evaluate.reconcile import RELEASE_AFTER, DecisionRefused, Reconciler
 from tests.attempts.samples import DAY, KEY, NOW, SETTLE_LEASE, TX, draft, reserved, settled, settling
 from tests.fakes import FixedClock, ScriptedProtocol
@@ -25,7 +23,7 @@ LAST_SECOND = 1_800_000_180
 
 
 class Chain(ScriptedProtocol):
-    """A rail whose chain says what the test says, and remembers what it was asked."""
+    """A protocol whose chain says what the test says, and remembers what it was asked."""
 
     name = "x402"
 
@@ -52,7 +50,7 @@ class Desk:
 
     async def uncertain(self) -> Attempt:
         row = await settling(self.store, draft(valid_before=LAST_SECOND))
-        step = await self.store.move(row.claim, Doubt("timeout"))
+        step = await self.store.move(row.claim, RecordUncertain("timeout"))
         assert step.attempt is not None
         return step.attempt
 
@@ -125,7 +123,7 @@ async def test_a_forced_release_needs_nothing_and_keeps_what_the_chain_said(desk
 
 async def test_a_payment_without_a_last_second_is_released_by_force_alone(desk: Desk) -> None:
     row = await settling(desk.store, draft(valid_before=None))
-    await desk.store.move(row.claim, Doubt("timeout"))
+    await desk.store.move(row.claim, RecordUncertain("timeout"))
     desk.chain.says = NEVER
     desk.clock.advance(365 * DAY)
     assert "until when" in await desk.refused_release()
@@ -135,7 +133,7 @@ async def test_a_payment_without_a_last_second_is_released_by_force_alone(desk: 
 # Settle.
 
 
-async def test_what_the_chain_shows_is_settled_with_a_receipt_of_the_rail(desk: Desk) -> None:
+async def test_what_the_chain_shows_is_settled_with_a_receipt_of_the_protocol(desk: Desk) -> None:
     row = await desk.uncertain()
     desk.chain.says = Landed(TX)
     done = await desk.reconciler.settle(KEY, TX.upper().replace("X", "x"))
@@ -180,12 +178,12 @@ async def test_a_release_whose_window_is_over_is_decided_no_more(desk: Desk) -> 
         await desk.reconciler.settle(KEY, TX, force=True)
 
 
-async def test_a_rail_without_settings_makes_no_receipt(desk: Desk) -> None:
+async def test_a_protocol_without_settings_makes_no_receipt(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     await desk.uncertain()
-    rail = UnconfiguredRail(X402Protocol.wire, PaymentHeaders("a", "b", "c"), lambda headers: False)
-    for protocols in ((), (rail,)):
+    monkeypatch.setattr(desk.chain, "terms", lambda: None)
+    for protocols in ((), (desk.chain,)):
         reconciler = Reconciler(desk.store, protocols, "ada@desk")
-        with pytest.raises(DecisionRefused, match="needs the settings of that rail"):
+        with pytest.raises(DecisionRefused, match="needs the settings of that protocol"):
             await reconciler.settle(KEY, TX, force=True)
         with pytest.raises(DecisionRefused):
             await reconciler.release(KEY)
@@ -201,7 +199,7 @@ async def test_only_an_uncertain_attempt_is_open_and_a_settling_one_once_its_lea
     assert "Nothing is recorded" in await desk.refused_release(force=True)
     await reserved(desk.store, draft())
     assert "The attempt is reserved" in await desk.refused_release(force=True)
-    await desk.store.move("claim of first", Doubt("too early"))
+    await desk.store.move("claim of first", RecordUncertain("too early"))
     desk.clock.advance(DAY)  # The reservation lapses.
     await settling(desk.store, draft("second"))
     assert "The attempt is settling" in await desk.refused_settle(force=True)
@@ -220,7 +218,7 @@ async def test_of_an_operators_and_the_owners_late_word_the_first_stands(desk: D
 
     class Late(Chain):
         async def inspect(self, facts: PaymentFacts) -> Evidence:
-            await desk.store.move(row.claim, Settle("the owner's receipt", TX))
+            await desk.store.move(row.claim, RecordSettled("the owner's receipt", TX))
             return NEVER
 
     desk.clock.advance(DAY)

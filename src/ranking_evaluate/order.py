@@ -1,4 +1,7 @@
-"""One request as a purchase: what it would buy, for how much, and with which credential; steps 1 to 3 of the walk."""
+"""One request as a purchase: what it would buy, for how much, and with which credential.
+
+Steps 1 to 3 of the walk, and the check of our terms on which step 5 acts. Nothing here asks anybody or writes anything.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ranking_evaluate.answers import Answers
-from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.attempt import Draft
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.fingerprint import fingerprint
-from ranking_evaluate.contract.answer import Answer
+from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.errors import RequestMalformed, refusal
 from ranking_evaluate.core.errors import OperationError
@@ -46,7 +48,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
-    """What one request is about, once its credential was read; `objection` is why our terms are not met."""
+    """What steps 1 to 3 found out about one request: all that steps 4 to 9 work with.
+
+    Attributes:
+        order: The request: its protocol takes the payment, its client is counted.
+        answer: What is delivered once it is paid.
+        offer: What is asked for it: challenges, verification and settlement are made for this offer.
+        request: What the decision table and the store know of the request.
+        credential: What came as payment, None when nothing did; the table takes an unreadable one for none.
+        objection: Why the credential does not meet our own terms, by its text alone; None when it does.
+    """
 
     order: Order
     answer: Answer
@@ -56,27 +67,26 @@ class Purchase:
     objection: str | None
 
     @property
-    def readable(self) -> Credential:
-        """The credential of a purchase that the table let through."""
+    def payment(self) -> Credential:
+        """The credential, where the table said RESERVE: it says so of readable ones alone."""
         if not isinstance(self.credential, Credential):
-            raise TypeError("a purchase without a credential passed the table")
+            raise TypeError("the table reserved a purchase without a readable credential")
         return self.credential
 
 
-def consider(order: Order, answers: Answers, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
-    """Return what the order is about; evaluates first, since what cannot be delivered is never charged.
+def consider(order: Order, protocols: tuple[PaymentProtocol, ...], now: float) -> Purchase:
+    """Return the order as a purchase; it is evaluated first, so what cannot be delivered is never charged.
 
     Args:
         order: The request.
-        answers: What evaluates.
-        protocols: Every rail, to tell whose credential the request carries.
+        protocols: Every protocol, to tell whose credential the request carries.
         now: Epoch seconds, against which the credential's own times are held.
 
     Raises:
         ServiceError: The input is refused, or the credential belongs elsewhere or cannot be read.
     """
     try:
-        given = answers.answer(order.operation, order.body)
+        answered = answer(order.operation, order.body)
     except OperationError as error:
         raise refusal(error) from error
     offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body)
@@ -88,14 +98,14 @@ def consider(order: Order, answers: Answers, protocols: tuple[PaymentProtocol, .
             operation=offer.operation,
             protocol=order.protocol.name,
             release=VERSION,
-            input_sha256=given.input_sha256,
+            input_sha256=answered.input_sha256,
         ),
         release=VERSION,
         credential_digest=readable.digest if readable else None,
         proofs=readable.proofs if readable else (),
     )
     objection = order.protocol.check_terms(readable, offer, now) if readable else None
-    return Purchase(order, given, offer, request, credential, objection)
+    return Purchase(order, answered, offer, request, credential, objection)
 
 
 def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes) -> Offer:
@@ -124,16 +134,14 @@ def _read_credential(
     return order.protocol.read_credential(order.headers, offer)
 
 
-def draft(purchase: Purchase, lease: float) -> Attempt:
-    """Return the attempt to reserve; `lease` counts seconds from the reservation."""
-    credential = purchase.readable
+def draft(purchase: Purchase, lease_seconds: float) -> Draft:
+    """Return what RESERVE inserts, under a new random claim."""
+    credential = purchase.payment
     facts = credential.facts
-    return Attempt(
+    return Draft(
         key=purchase.request.key,
-        n=0,
         claim=secrets.token_hex(16),
-        state=State.RESERVED,
-        lease=lease,
+        lease_seconds=lease_seconds,
         protocol=purchase.order.protocol.name,
         operation=purchase.offer.operation,
         release=purchase.offer.release,
@@ -148,8 +156,6 @@ def draft(purchase: Purchase, lease: float) -> Attempt:
         payment_id=facts.payment_id,
         valid_before=facts.valid_before,
         transaction=facts.transaction,
-        created_at=0.0,
-        updated_at=0.0,
         recipient=facts.pay_to,
         answer_sha256=hashlib.sha256(purchase.answer.body).hexdigest(),
     )

@@ -1,7 +1,8 @@
 """The walk of one paid request: evaluate, decide, reserve, verify, submit, settle once, record, deliver.
 
-Between any two steps a crash is safe (lifecycle specification, section 6): what is durable before a call says all
-that has to be known after it, and an unexplained `settling` row is uncertain without any code having to run.
+Steps 1 to 3 stand in order.py, steps 4 to 9 here. Between any two steps a crash is safe (docs/lifecycle.md, section 6):
+what is committed before a call says all that has to be known after it, and a `settling` row that nobody explains is
+uncertain without any code having to run.
 """
 
 from __future__ import annotations
@@ -14,24 +15,37 @@ from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.answers import Answers
 from ranking_evaluate.attempts.attempt import (
-    AlreadyUsed,
     Attempt,
-    Doubt,
     Event,
     Lapse,
-    Refuse,
-    Settle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
     State,
     Step,
     Submit,
-    Unsend,
     Withdraw,
 )
-from ranking_evaluate.attempts.decide import Cause, Decision, Do, Snapshot, decide
+from ranking_evaluate.attempts.decide import (
+    Answerable,
+    Cause,
+    Challenge,
+    Conflict,
+    DuplicateProof,
+    InProgress,
+    OutcomeUnknown,
+    Reject,
+    Replay,
+    Reserve,
+    Snapshot,
+    decide,
+)
 from ranking_evaluate.attempts.store import AttemptStore, CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract.errors import (
+    RETRY_AFTER,
     AttemptConflict,
     PaymentRequired,
     PaymentUncertain,
@@ -55,27 +69,41 @@ from ranking_evaluate.payments.protocol import (
 from ranking_evaluate.rates import Rates
 
 RESERVE_MARGIN: Final = 20.0
-"""Seconds that a reservation outlives the verification, so that SUBMIT still finds its lease running."""
+"""Seconds that a reservation outlives the verification, so that SUBMIT still finds its lease running.
+
+A store gives up a write after about ten seconds; the reservation's own and SUBMIT's may both take that long.
+"""
 
 SETTLE_MARGIN: Final = 10.0
-"""Seconds that a settling row outlives the settle call, so that its outcome is recorded before others give it up."""
+"""Seconds that a settling row outlives the settle call, so that its outcome is recorded before others give it up.
+
+A store gives up a write after about ten seconds. A later record still counts (docs/lifecycle.md, section 3).
+"""
 
 START_WITHIN: Final = 2.0
-"""Seconds after SUBMIT within which the settle call starts, or is not made: a process may have been suspended."""
+"""Seconds after SUBMIT within which the settle call starts, or is not made.
+
+It starts within milliseconds unless the process was suspended; then the lease may be over, and an operator may be
+deciding about the row.
+"""
 
 RECORD_FOR: Final = 60.0
-"""Seconds after which a caller, or a shutdown, waits no longer for the record of money that moved."""
+"""Seconds after which a caller, or a shutdown, waits no longer for the record of money that moved.
+
+As long as a database takes to start again. After that the caller is told PAYMENT_UNCERTAIN, and the row is uncertain
+by its lease until the record is written.
+"""
 
 RECORD_AGAIN: Final = 0.5
 """Seconds before that record is tried again; twice as long each time, up to `RECORD_AGAIN_AT_MOST`."""
 
 RECORD_AGAIN_AT_MOST: Final = 10.0
 
-RETRY_AFTER: Final = 2
-"""Seconds that a caller is asked to wait before an identical resend."""
-
 READ_AGAIN: Final = 5
-"""How often a reservation that met another one is decided again before the caller is asked to come back."""
+"""How often a reservation that met another one is decided again before the caller is asked to come back.
+
+Twice is enough unless reservations of the same key or proof come and go all the while.
+"""
 
 
 class Purchases:
@@ -84,7 +112,7 @@ class Purchases:
     Args:
         store: Where attempts are kept.
         rates: The payment-attempt window.
-        protocols: Every rail, to tell whose credential a request carries.
+        protocols: Every protocol, to tell whose credential a request carries.
         verify_timeout: Seconds in all for a verification.
         settle_timeout: Seconds in all for a settlement.
         clock: Epoch seconds, against which a credential's own times are held.
@@ -102,7 +130,6 @@ class Purchases:
     ) -> None:
         self._store = store
         self._rates = rates
-        self._answers = Answers()
         self._protocols = protocols
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
@@ -113,7 +140,7 @@ class Purchases:
 
     async def buy(self, order: Order) -> Delivery:
         """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
-        purchase = consider(order, self._answers, self._protocols, self._clock())
+        purchase = consider(order, self._protocols, self._clock())
         try:
             return await self._decide(purchase)
         except StoreUnavailable as error:
@@ -139,7 +166,7 @@ class Purchases:
         for _ in range(READ_AGAIN):
             seen = await self._store.read(purchase.request.key, purchase.request.proofs)
             decision = decide(seen, purchase.request)
-            if decision.do is not Do.RESERVE:
+            if not isinstance(decision, Reserve):
                 return await self._follow(decision, purchase)
             if not admitted:
                 await self._admit(purchase)
@@ -149,52 +176,52 @@ class Purchases:
                 return await self._in_own_task(attempt, purchase)
         raise _come_back("Another request for the same purchase was faster, again and again.")
 
-    async def _follow(self, decision: Decision, purchase: Purchase) -> Delivery:
-        """Answer by a cell of the table that is not RESERVE."""
-        row = decision.row
-        match decision.do:
-            case Do.REPLAY if row is not None:
+    async def _follow(self, decision: Answerable, purchase: Purchase) -> Delivery:
+        """Answer the request as the table says."""
+        match decision:
+            case Replay(row=row):
                 return _delivery(purchase, row, replayed=True)
-            case Do.CHALLENGE:
+            case Challenge():
                 await self._store.check_writable()
-                self._check_rail(purchase)
+                self._check_protocol(purchase)
                 if isinstance(purchase.credential, Unreadable):
                     raise await self._rejected(purchase, purchase.credential.reason)
                 raise await self._challenged(purchase, "PAYMENT_REQUIRED", "This call is paid for by the challenge.")
-            case Do.REJECT if row is not None:
-                self._check_rail(purchase)
+            case Reject(row=row):
+                self._check_protocol(purchase)
                 raise await self._rejected(purchase, row.reason or "it was refused before", row.receipt)
-            case Do.DUPLICATE_PROOF:
+            case Conflict(cause=cause):
+                raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
+            case DuplicateProof():
                 raise AttemptConflict("DUPLICATE_PROOF", "This payment was used for another purchase before.")
-            case Do.IN_PROGRESS:
+            case InProgress():
                 raise AttemptConflict(
                     "PAYMENT_IN_PROGRESS", "The payment under this key is being settled.", retry_after=RETRY_AFTER
                 )
-            case Do.UNCERTAIN if row is not None:
+            case OutcomeUnknown(row=row):
                 if row.state is State.SETTLING:
-                    # Only what is written down changes by this, not the answer.
+                    # This changes what is written down, not the answer.
                     with contextlib.suppress(StoreUnavailable):
                         await self._store.move(row.claim, Lapse())
                 raise _uncertain(row.reason_code, row.reported_transaction)
             case _:
-                cause = decision.cause or Cause.BODY
-                raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
+                assert_never(decision)
 
     async def _admit(self, purchase: Purchase) -> None:
-        """Let a payment attempt through: the rail is ready, the window is open, our own terms are met."""
+        """Let a payment attempt through: the protocol is ready, the client's window is open, our terms are met."""
         await self._store.check_writable()
-        self._check_rail(purchase)
+        self._check_protocol(purchase)
         await self._rates.count_payment(purchase.order.client)
         if purchase.objection is not None:
             raise await self._rejected(purchase, purchase.objection)
 
-    def _check_rail(self, purchase: Purchase) -> None:
+    def _check_protocol(self, purchase: Purchase) -> None:
         ready, reason = purchase.order.protocol.ready()
         if not ready or self._closing:
             raise _provider_unavailable("the service is shutting down" if self._closing else reason)
 
     async def _reserve(self, purchase: Purchase, seen: Snapshot) -> Attempt | None:
-        reservation = draft(purchase, lease=self._verify_timeout + RESERVE_MARGIN)
+        reservation = draft(purchase, lease_seconds=self._verify_timeout + RESERVE_MARGIN)
         try:
             return await self._store.reserve(reservation, purchase.request, seen)
         except CommitUnknown:
@@ -223,7 +250,7 @@ class Purchases:
                 if await self._moved(attempt, Withdraw()):
                     raise await self._rejected(purchase, reason)
             case Spent(reason=reason, code=code):
-                if await self._moved(attempt, AlreadyUsed(reason, code)):
+                if await self._moved(attempt, RecordSpent(reason, code)):
                     raise _uncertain(code)
             case Unreachable(reason=reason):
                 if await self._moved(attempt, Withdraw()):
@@ -235,7 +262,7 @@ class Purchases:
     async def _verify(self, purchase: Purchase) -> Verification:
         try:
             async with asyncio.timeout(self._verify_timeout):
-                return await purchase.order.protocol.verify(purchase.readable, purchase.offer)
+                return await purchase.order.protocol.verify(purchase.payment, purchase.offer)
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - nothing was sent: whatever broke, the caller may come again.
@@ -249,7 +276,7 @@ class Purchases:
         except CommitUnknown:
             found = await self._store.find(attempt.claim)
             if found is not None and found.state is State.SETTLING:
-                await self._store.move(attempt.claim, Unsend())
+                await self._store.move(attempt.claim, RecordNotSent())
             raise
         if not submitted.owned:
             return await self._lost(purchase)
@@ -272,7 +299,7 @@ class Purchases:
             return NotSent("the process was held up between the record and the call")
         try:
             async with asyncio.timeout(self._settle_timeout):
-                return await purchase.order.protocol.settle(purchase.readable, purchase.offer)
+                return await purchase.order.protocol.settle(purchase.payment, purchase.offer)
         except TimeoutError:
             return Uncertain("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - from here on money may have moved, whatever broke.
@@ -282,7 +309,7 @@ class Purchases:
     async def _record(self, attempt: Attempt, purchase: Purchase, outcome: Settlement) -> Delivery:
         match outcome:
             case Settled(receipt=receipt, transaction=transaction, payer=payer):
-                step = await self._record_money(attempt, Settle(receipt, transaction, payer))
+                step = await self._record_money(attempt, RecordSettled(receipt, transaction, payer))
                 if step.audit is not None:
                     telemetry.alarm(
                         "settled_after_release",
@@ -292,19 +319,19 @@ class Purchases:
                 elif step.owned and step.attempt is not None:
                     return _delivery(purchase, step.attempt, replayed=False)
             case Refused(reason=reason, receipt=receipt, code=code):
-                if await self._moved(attempt, Refuse(reason, receipt, code)):
+                if await self._moved(attempt, RecordRefused(reason, receipt, code)):
                     raise await self._rejected(purchase, reason, receipt)
             case NotSent(reason=reason):
-                if await self._moved(attempt, Unsend()):
+                if await self._moved(attempt, RecordNotSent()):
                     raise _provider_unavailable(reason)
             case Uncertain(reason=reason, code=code, transaction=reported):
-                if await self._moved(attempt, Doubt(reason, code, reported)):
+                if await self._moved(attempt, RecordUncertain(reason, code, reported)):
                     raise _uncertain(code, reported)
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
 
-    async def _record_money(self, attempt: Attempt, event: Settle) -> Step:
+    async def _record_money(self, attempt: Attempt, event: RecordSettled) -> Step:
         """Record that money moved; the caller hears of it within a minute, the record is tried until it is written."""
         recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
         self._recording.add(recording)
@@ -314,7 +341,7 @@ class Purchases:
             raise _uncertain()
         return await recording
 
-    async def _keep_recording(self, attempt: Attempt, event: Settle) -> Step:
+    async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
         """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
         wait = RECORD_AGAIN
         while True:
@@ -350,7 +377,7 @@ class Purchases:
         """Answer by the table, since somebody else decided meanwhile."""
         seen = await self._store.read(purchase.request.key, purchase.request.proofs)
         decision = decide(seen, purchase.request)
-        if decision.do is Do.RESERVE:
+        if isinstance(decision, Reserve):
             raise _come_back("The reservation of this payment ran out before it was submitted.")
         return await self._follow(decision, purchase)
 

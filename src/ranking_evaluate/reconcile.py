@@ -1,8 +1,8 @@
 """What an operator may decide about an attempt whose outcome nobody knows: settle it, release it, or wait.
 
-The chain proposes, the operator decides, and what the chain does not support is refused unless it is forced. Every
-decision stands in the audit table, with who took it and on which evidence. It works beside the running service: a
-decision is one compare-and-set of the store, and of two the first stands.
+The operator decides on what the chain says; a decision that the chain does not support is refused unless it is forced.
+The audit table keeps every decision, with who took it and on which evidence. The service may run meanwhile: a decision
+is one compare-and-set of the store, so the first of two stands.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from ranking_evaluate.payments.protocol import (
 )
 
 RELEASE_AFTER: Final = 600.0
-"""Seconds past a payment's last second before it may be released: chains' clocks and ours may differ, and blocks come
-late."""
+"""Seconds past a payment's last second before it may be released.
+
+Ten minutes are more than a chain's clock is ever away from ours, or its next block late.
+"""
 
 _TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 class DecisionRefused(Exception):
-    """The decision is not taken; the text says why, and what the operator may do instead."""
+    """The decision was not taken; the text says why, and what the operator may do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,12 @@ class Case:
 
     @property
     def state(self) -> State:
-        """The state as the decision table takes it: a settling attempt whose lease is over is uncertain."""
-        return State.UNCERTAIN if self.attempt.doubtful(self.now) else self.attempt.state
+        """The state that counts now: a settling attempt whose lease is over is uncertain."""
+        return self.attempt.state_at(self.now)
 
     @property
     def releasable_at(self) -> float | None:
-        """The time from which a release needs no force, None when the payment has no last second that is known."""
+        """The time from which a release needs no force; None when the payment's last second is not known."""
         last = self.attempt.valid_before
         return None if last is None else last + RELEASE_AFTER
 
@@ -65,7 +67,7 @@ class Reconciler:
 
     Args:
         store: Where the attempts are.
-        protocols: Every rail; the ones without settings cannot be asked.
+        protocols: Every protocol; the chain of one without settings cannot be asked.
         who: The operator, as the audit names them.
     """
 
@@ -82,7 +84,7 @@ class Reconciler:
         return Case(seen.now, seen.standing, tuple(await self._store.audits(key)))
 
     async def check(self, attempt: Attempt, transaction: str | None = None) -> Evidence:
-        """Ask the chain what became of the payment, or whether it is the one in this transaction."""
+        """Return what the chain says became of the payment, or whether this transaction made it."""
         facts = self._facts(attempt)
         if facts is None:
             return Unknown(f"{attempt.protocol} is not configured, so its chain cannot be asked")
@@ -91,11 +93,11 @@ class Reconciler:
         )
 
     async def settle(self, key: str, transaction: str, *, force: bool = False) -> Attempt:
-        """Record that the payment was made, in this transaction; the caller's identical resend then gets its answer.
+        """Record that this transaction made the payment, and return the row; the caller's resend then gets its answer.
 
         Raises:
-            DecisionRefused: The attempt is not open, or the transaction does not show this payment and nothing is
-                forced.
+            DecisionRefused: The attempt is not open, or the transaction does not show this payment and `force` is
+                not set.
         """
         if not _TRANSACTION.fullmatch(transaction):
             raise DecisionRefused(f"{transaction} is not a transaction hash of 0x and 64 hexadecimal digits.")
@@ -104,8 +106,8 @@ class Reconciler:
         facts = self._facts(case.attempt)
         if facts is None:
             raise DecisionRefused(
-                f"The receipt of an {case.attempt.protocol} payment needs the settings of that rail: run this with the "
-                "service's environment."
+                f"The receipt of an {case.attempt.protocol} payment needs the settings of that protocol: run this with "
+                "the service's environment."
             )
         found = await self.check(case.attempt, transaction)
         if not isinstance(found, Landed) and not force:
@@ -117,11 +119,11 @@ class Reconciler:
         return await self._decide(case, OperatorSettle(receipt, transaction, self._who, _evidence(found, force)))
 
     async def release(self, key: str, *, force: bool = False) -> Attempt:
-        """Record that the payment was never made; the key may be paid again, by another credential.
+        """Record that the payment was never made, and return the row; another credential may then pay under the key.
 
         Raises:
-            DecisionRefused: The attempt is not open, or the payment may still land, has landed, or cannot be looked up,
-                and nothing is forced.
+            DecisionRefused: The attempt is not open; or the payment may still land, has landed or cannot be looked up,
+                and `force` is not set.
         """
         case = await self._open_case(key, State.UNCERTAIN)
         found = await self.check(case.attempt)
@@ -157,7 +159,7 @@ class Reconciler:
         return step.attempt
 
     def _facts(self, attempt: Attempt) -> PaymentFacts | None:
-        """Return what the chain is asked about; the recipient is today's where schema 1 kept none."""
+        """Return what the chain is asked about; the recipient is the current setting where schema 1 kept none."""
         protocol = self._protocols.get(attempt.protocol)
         terms = None if protocol is None else protocol.terms()
         if terms is None:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from ranking_evaluate.attempts.attempt import Attempt, Settle, State, Submit
+from ranking_evaluate.attempts.attempt import Attempt, Draft, RecordSettled, State, Submit
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.store import AttemptStore
 
@@ -27,14 +27,12 @@ def proof(label: str) -> bytes:
     return hashlib.sha256(f"proof {label}".encode()).digest()
 
 
-def draft(credential: str = "first", *, key: str = KEY, body: str = "body", **changes: Any) -> Attempt:
+def draft(credential: str = "first", *, key: str = KEY, body: str = "body", **changes: Any) -> Draft:
     """Return what the walk hands to RESERVE; `credential` names its digest, its proof and its claim."""
-    made = Attempt(
+    made = Draft(
         key=key,
-        n=0,
         claim=f"claim of {credential}",
-        state=State.RESERVED,
-        lease=VERIFY_LEASE,
+        lease_seconds=VERIFY_LEASE,
         protocol="x402",
         operation="ranking.evaluate",
         release="0.29.0",
@@ -48,8 +46,6 @@ def draft(credential: str = "first", *, key: str = KEY, body: str = "body", **ch
         payer="0x" + "22" * 20,
         payment_id="0x" + "33" * 32,
         valid_before=1_800_000_180,
-        created_at=0.0,
-        updated_at=0.0,
     )
     return replace(made, **changes)
 
@@ -58,28 +54,28 @@ def row(state: State, credential: str = "first", **changes: Any) -> Attempt:
     """Return a stored attempt in this state at NOW: a lease that runs, or a window that is open."""
     leases = {State.RESERVED: NOW + VERIFY_LEASE, State.SETTLING: NOW + SETTLE_LEASE}
     ended = state in (State.SETTLED, State.FAILED, State.RELEASED)
-    made = draft(credential, n=1, state=state, created_at=NOW - 5, updated_at=NOW - 5)
-    made = replace(made, lease=leases.get(state), expires_at=NOW + DAY if ended else None)
+    made = draft(credential).begun(1, NOW - 5)
+    made = replace(made, state=state, lease=leases.get(state), expires_at=NOW + DAY if ended else None)
     return replace(made, **changes)
 
 
-def asks(made: Attempt) -> Request:
+def asks(made: Draft) -> Request:
     """Return the request that the draft was made of."""
     return Request(made.key, made.fingerprint, made.release, made.credential_digest, made.proofs)
 
 
-async def tried(store: AttemptStore, made: Attempt) -> Attempt | None:
+async def tried(store: AttemptStore, made: Draft) -> Attempt | None:
     """Read, then reserve on what was read."""
     return await store.reserve(made, asks(made), await store.read(made.key, made.proofs))
 
 
-async def reserved(store: AttemptStore, made: Attempt) -> Attempt:
+async def reserved(store: AttemptStore, made: Draft) -> Attempt:
     stored = await tried(store, made)
     assert stored is not None
     return stored
 
 
-async def settling(store: AttemptStore, made: Attempt) -> Attempt:
+async def settling(store: AttemptStore, made: Draft) -> Attempt:
     stored = await reserved(store, made)
     step = await store.move(stored.claim, Submit(SETTLE_LEASE))
     assert step.owned
@@ -87,9 +83,9 @@ async def settling(store: AttemptStore, made: Attempt) -> Attempt:
     return step.attempt
 
 
-async def settled(store: AttemptStore, made: Attempt) -> Attempt:
+async def settled(store: AttemptStore, made: Draft) -> Attempt:
     stored = await settling(store, made)
-    step = await store.move(stored.claim, Settle("the receipt", TX))
+    step = await store.move(stored.claim, RecordSettled("the receipt", TX))
     assert step.owned
     assert step.attempt is not None
     return step.attempt

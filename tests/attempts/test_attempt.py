@@ -1,27 +1,28 @@
-"""The moves: every line of section 3 of the lifecycle specification, and nothing beside them."""
+"""The moves: every line of docs/lifecycle.md, section 3, and nothing beside them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from ranking_evaluate.attempts.attempt import (
-    AlreadyUsed,
     Attempt,
     Audit,
-    Doubt,
+    Bought,
     Event,
     Lapse,
     OperatorRelease,
     OperatorSettle,
-    Refuse,
-    Settle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
     State,
     Step,
     Submit,
-    Unsend,
     Withdraw,
 )
 from tests.attempts.samples import DAY, NOW, SETTLE_LEASE, TX, draft, proof, row
@@ -29,11 +30,11 @@ from tests.attempts.samples import DAY, NOW, SETTLE_LEASE, TX, draft, proof, row
 EVENTS: dict[str, Event] = {
     "submit": Submit(SETTLE_LEASE),
     "withdraw": Withdraw(),
-    "already used": AlreadyUsed("nonce_already_used"),
-    "settle": Settle("receipt", TX, "0xpayer"),
-    "refuse": Refuse("insufficient_balance", "refusal receipt"),
-    "unsend": Unsend(),
-    "doubt": Doubt("timeout"),
+    "already used": RecordSpent("nonce_already_used"),
+    "settle": RecordSettled("receipt", TX, "0xpayer"),
+    "refuse": RecordRefused("insufficient_balance", "refusal receipt"),
+    "unsend": RecordNotSent(),
+    "doubt": RecordUncertain("timeout"),
     "lapse": Lapse(),
     "operator settles": OperatorSettle("reconciled receipt", TX, "ada", "block 7"),
     "operator releases": OperatorRelease("ada", "nonce unused"),
@@ -64,7 +65,7 @@ def becomes(
 
 
 def expected() -> dict[tuple[str, str], Step]:
-    """Return section 3, line by line."""
+    """Return the table of docs/lifecycle.md, section 3, line by line."""
     lines: dict[tuple[str, str], Step] = {}
 
     def line(event: str, *ends: tuple[str, Step]) -> None:
@@ -165,7 +166,7 @@ def test_no_move_changes_what_was_bought(situation: str, event: str) -> None:
 
 
 def test_a_payer_that_the_answer_does_not_name_stays_as_it_was() -> None:
-    moved = row(State.SETTLING).after(Settle("receipt", TX), NOW).attempt
+    moved = row(State.SETTLING).after(RecordSettled("receipt", TX), NOW).attempt
     assert moved is not None
     assert moved.payer == row(State.SETTLING).payer
 
@@ -176,13 +177,23 @@ def test_a_payer_that_the_answer_does_not_name_stays_as_it_was() -> None:
     ids=["cut", "made storable", "left alone"],
 )
 def test_a_reason_never_keeps_an_outcome_from_being_written(said: str, kept: str) -> None:
-    moved = row(State.SETTLING).after(Doubt(said), NOW).attempt
+    moved = row(State.SETTLING).after(RecordUncertain(said), NOW).attempt
     assert moved is not None
     assert moved.reason == kept
 
 
 def test_a_draft_begins_now_at_its_n_with_a_lease_that_ends_later() -> None:
-    begun = draft(proofs=(proof("b"), proof("a"))).begun(3, NOW)
-    assert (begun.n, begun.lease, begun.created_at, begun.updated_at) == (3, NOW + 50, NOW, NOW)
-    assert begun.proofs == tuple(sorted([proof("a"), proof("b")]))
-    assert begun.state is State.RESERVED
+    made = draft(proofs=(proof("b"), proof("a")), transaction=TX)
+    begun = made.begun(3, NOW)
+    assert (begun.n, begun.state, begun.lease) == (3, State.RESERVED, NOW + 50)
+    assert (begun.created_at, begun.updated_at, begun.expires_at) == (NOW, NOW, None)
+    assert begun.proofs == tuple(sorted(made.proofs))
+    bought = [field.name for field in fields(Bought) if field.name != "proofs"]
+    assert [getattr(begun, name) for name in bought] == [getattr(made, name) for name in bought]
+
+
+@pytest.mark.parametrize("state", State)
+def test_only_a_settling_attempt_counts_as_another_state_and_only_once_its_lease_is_over(state: State) -> None:
+    assert row(state, lease=NOW + 0.001).state_at(NOW) is state
+    over = State.UNCERTAIN if state is State.SETTLING else state
+    assert row(state, lease=NOW).state_at(NOW) is over

@@ -10,17 +10,17 @@ import psycopg
 import pytest
 
 from ranking_evaluate.attempts.attempt import (
-    AlreadyUsed,
     Audit,
-    Doubt,
     Event,
     Lapse,
     OperatorRelease,
     OperatorSettle,
-    Refuse,
-    Settle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
     Submit,
-    Unsend,
     Withdraw,
 )
 from ranking_evaluate.attempts.postgres import PostgresStore
@@ -110,19 +110,27 @@ async def watched(
 SUBMIT: Final = (Submit(SETTLE_LEASE), DURABLE)
 
 LIVES: Final[dict[str, list[tuple[Event, str]]]] = {
-    "settled": [SUBMIT, (Settle("receipt", TX), DURABLE)],
-    "refused": [SUBMIT, (Refuse("no"), DURABLE)],
-    "not sent": [SUBMIT, (Unsend(), DURABLE)],
+    "settled": [SUBMIT, (RecordSettled("receipt", TX), DURABLE)],
+    "refused": [SUBMIT, (RecordRefused("no"), DURABLE)],
+    "not sent": [SUBMIT, (RecordNotSent(), DURABLE)],
     "withdrawn": [(Withdraw(), LAZY)],
-    "spent": [(AlreadyUsed("nonce"), DURABLE)],
-    "uncertain, then released": [SUBMIT, (Doubt("timeout"), LAZY), (OperatorRelease("ada", "unused"), DURABLE)],
-    "uncertain, then settled": [SUBMIT, (Doubt("timeout"), LAZY), (OperatorSettle("r", TX, "ada", "block"), DURABLE)],
-    "uncertain, then answered": [SUBMIT, (Doubt("timeout"), LAZY), (Settle("receipt", TX), DURABLE)],
+    "spent": [(RecordSpent("nonce"), DURABLE)],
+    "uncertain, then released": [
+        SUBMIT,
+        (RecordUncertain("timeout"), LAZY),
+        (OperatorRelease("ada", "unused"), DURABLE),
+    ],
+    "uncertain, then settled": [
+        SUBMIT,
+        (RecordUncertain("timeout"), LAZY),
+        (OperatorSettle("r", TX, "ada", "block"), DURABLE),
+    ],
+    "uncertain, then answered": [SUBMIT, (RecordUncertain("timeout"), LAZY), (RecordSettled("receipt", TX), DURABLE)],
     "settled after a release": [
         SUBMIT,
-        (Doubt("timeout"), LAZY),
+        (RecordUncertain("timeout"), LAZY),
         (OperatorRelease("ada", "unused"), DURABLE),
-        (Settle("receipt", TX), DURABLE),
+        (RecordSettled("receipt", TX), DURABLE),
     ],
 }
 
@@ -146,7 +154,7 @@ async def test_a_lapse_and_the_purge_do_not_wait_and_a_refund_does(
     for credential in ("first", "second"):
         made = draft(credential, key=f"purchase-of-{credential}")
         await store.move((await reserved(store, made)).claim, Submit(SETTLE_LEASE))
-    await store.move("claim of first", Settle("receipt", TX))
+    await store.move("claim of first", RecordSettled("receipt", TX))
     clock.advance(SETTLE_LEASE)
     seen()
     assert (await store.move("claim of second", Lapse())).owned

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from ranking_evaluate.attempts import connections, postgres
-from ranking_evaluate.attempts.attempt import Doubt, OperatorRelease, OperatorSettle, State, Submit
+from ranking_evaluate.attempts.attempt import OperatorRelease, OperatorSettle, RecordUncertain, State, Submit
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import (
@@ -194,7 +194,7 @@ async def test_a_release_turned_into_a_payment_between_the_look_and_the_insert_s
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = await settling(store, draft("first"))
-    await store.move(row.claim, Doubt("timeout"))
+    await store.move(row.claim, RecordUncertain("timeout"))
     await store.move(row.claim, OperatorRelease("ada", "nonce unused"))
     decision = OperatorSettle("reconciled", TX, "grace", "block 7")
     await interleaved(monkeypatch, "_replace", lambda: store.move(row.claim, decision))
@@ -204,8 +204,8 @@ async def test_a_release_turned_into_a_payment_between_the_look_and_the_insert_s
 
 async def test_a_move_that_was_overtaken_looks_again(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> None:
     row = await settling(store, draft())
-    await interleaved(monkeypatch, "_write", lambda: store.move(row.claim, Doubt("the other's")))
-    step = await store.move(row.claim, Doubt("mine"))
+    await interleaved(monkeypatch, "_write", lambda: store.move(row.claim, RecordUncertain("the other's")))
+    step = await store.move(row.claim, RecordUncertain("mine"))
     assert not step.owned
     assert step.attempt is not None
     assert step.attempt.reason == "the other's"

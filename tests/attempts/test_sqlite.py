@@ -297,7 +297,7 @@ SOLD = """
     id at key_sha256 n protocol operation release amount asset network recipient payer transaction reconciled
     refunded_at refund_transaction
 """
-"""Section 7's list; the proofs stand in their own table."""
+"""What docs/lifecycle.md, section 7, lets be kept; the proofs stand in their own table."""
 
 
 async def test_nothing_but_the_listed_columns_is_kept(path: Path, store: SqliteStore) -> None:

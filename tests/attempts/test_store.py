@@ -1,4 +1,4 @@
-"""What every store promises (sections 3 and 7 of the lifecycle specification); a new store joins STORES."""
+"""What every store promises (docs/lifecycle.md, sections 3 and 7); a new store joins STORES."""
 
 from __future__ import annotations
 
@@ -11,22 +11,35 @@ from pathlib import Path
 import pytest
 
 from ranking_evaluate.attempts.attempt import (
-    AlreadyUsed,
     Audit,
-    Doubt,
     Event,
     Lapse,
     OperatorRelease,
     OperatorSettle,
-    Refuse,
-    Settle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
     State,
     Step,
     Submit,
-    Unsend,
     Withdraw,
 )
-from ranking_evaluate.attempts.decide import Cause, Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.decide import (
+    Cause,
+    Conflict,
+    Decision,
+    DuplicateProof,
+    InProgress,
+    OutcomeUnknown,
+    Reject,
+    Replay,
+    Request,
+    Reserve,
+    Snapshot,
+    decide,
+)
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.sqlite import SqliteStore
@@ -99,19 +112,18 @@ async def store(another: OpenStore) -> AttemptStore:
     return await another()
 
 
-async def do(store: AttemptStore, made: Request) -> tuple[Do, Cause | None]:
-    decision = decide(await store.read(made.key, made.proofs), made)
-    return decision.do, decision.cause
+async def decision(store: AttemptStore, made: Request) -> Decision:
+    return decide(await store.read(made.key, made.proofs), made)
 
 
 async def failed(store: AttemptStore, credential: str = "first") -> None:
     row = await settling(store, draft(credential))
-    await store.move(row.claim, Refuse("insufficient_balance"))
+    await store.move(row.claim, RecordRefused("insufficient_balance"))
 
 
 async def released(store: AttemptStore, credential: str = "first") -> None:
     row = await settling(store, draft(credential))
-    await store.move(row.claim, Doubt("timeout"))
+    await store.move(row.claim, RecordUncertain("timeout"))
     await store.move(row.claim, OperatorRelease("ada", "nonce unused"))
 
 
@@ -126,7 +138,8 @@ async def test_a_key_that_nobody_used_has_no_rows_and_begins_at_one(store: Attem
 
 async def test_a_reservation_is_the_draft_begun_now(store: AttemptStore) -> None:
     stored = await reserved(store, draft())
-    assert stored == replace(draft(), n=1, lease=NOW + VERIFY_LEASE, created_at=NOW, updated_at=NOW)
+    assert stored == draft().begun(1, NOW)
+    assert stored.lease == NOW + VERIFY_LEASE
     assert await store.find(stored.claim) == stored
     assert (await store.read(KEY)).rows == (stored,)
 
@@ -136,7 +149,7 @@ async def test_every_field_comes_back_as_it_was_stored(store: AttemptStore, text
     made = draft(proofs=(proof("b"), proof("a")), payer=None, valid_before=None, payment_id=text, amount=2**53 + 1)
     row = await reserved(store, made)
     await store.move(row.claim, Submit(SETTLE_LEASE))
-    step = await store.move(row.claim, Settle(text, TX, text or None))
+    step = await store.move(row.claim, RecordSettled(text, TX, text or None))
     assert step.attempt is not None
     assert step.attempt.payment_id == step.attempt.receipt == text
     assert await store.find(row.claim) == step.attempt
@@ -211,10 +224,10 @@ async def test_a_lapsed_reservation_counts_as_absent_and_its_proofs_as_unused(
     store: AttemptStore, clock: FixedClock
 ) -> None:
     await reserved(store, draft())
-    assert await do(store, asks(draft())) == (Do.IN_PROGRESS, None)
+    assert await decision(store, asks(draft())) == InProgress()
     assert (await store.read(KEY, [proof("first")])).recorded == {proof("first")}
     clock.advance(VERIFY_LEASE)
-    assert await do(store, asks(draft())) == (Do.RESERVE, None)
+    assert await decision(store, asks(draft())) == Reserve()
     assert (await store.read(KEY, [proof("first")])).recorded == frozenset()
 
 
@@ -245,7 +258,7 @@ async def test_a_lapsed_reservation_above_a_failed_attempt_is_answered_as_the_fa
     await failed(store)
     await reserved(store, draft("second"))
     clock.advance(VERIFY_LEASE)
-    assert await do(store, asks(draft("first"))) == (Do.REJECT, None)
+    assert isinstance(await decision(store, asks(draft("first"))), Reject)
     assert (await reserved(store, draft("third"))).n == 2
 
 
@@ -260,11 +273,11 @@ async def test_a_settling_attempt_is_uncertain_once_its_lease_is_over_whoever_lo
     store: AttemptStore, another: OpenStore, clock: FixedClock
 ) -> None:
     row = await settling(store, draft())
-    assert await do(store, asks(draft())) == (Do.IN_PROGRESS, None)
+    assert await decision(store, asks(draft())) == InProgress()
     assert not (await store.move(row.claim, Lapse())).owned
     clock.advance(SETTLE_LEASE)
     reader = await another()
-    assert await do(reader, asks(draft())) == (Do.UNCERTAIN, None)
+    assert isinstance(await decision(reader, asks(draft())), OutcomeUnknown)
     assert (await reader.move(row.claim, Lapse())).owned
     stored = await store.find(row.claim)
     assert stored is not None
@@ -274,7 +287,7 @@ async def test_a_settling_attempt_is_uncertain_once_its_lease_is_over_whoever_lo
 # Moves.
 
 
-@pytest.mark.parametrize("event", [Withdraw(), Unsend()], ids=["withdrawn", "not sent"])
+@pytest.mark.parametrize("event", [Withdraw(), RecordNotSent()], ids=["withdrawn", "not sent"])
 async def test_what_came_to_nothing_leaves_the_credential_unused(store: AttemptStore, event: Event) -> None:
     row = await (reserved if isinstance(event, Withdraw) else settling)(store, draft())
     assert await store.move(row.claim, event) == Step(None)
@@ -290,20 +303,26 @@ async def test_what_came_to_nothing_takes_only_its_own_proofs_and_the_failed_row
     row = await reserved(store, draft("second"))
     await store.move(row.claim, Withdraw())
     assert await store.read(KEY) == before
-    assert await do(store, asks(draft("first"))) == (Do.REJECT, None)
-    assert await do(store, asks(draft("first, again", proofs=(proof("first"),)))) == (Do.DUPLICATE_PROOF, None)
+    assert isinstance(await decision(store, asks(draft("first"))), Reject)
+    assert await decision(store, asks(draft("first, again", proofs=(proof("first"),)))) == DuplicateProof()
 
 
 async def test_a_claim_that_nobody_holds_moves_nothing(store: AttemptStore) -> None:
     row = await settling(store, draft())
-    assert await store.move("claim of a stranger", Settle("receipt", TX)) == LOST_AND_GONE
+    assert await store.move("claim of a stranger", RecordSettled("receipt", TX)) == LOST_AND_GONE
     assert await store.find(row.claim) == row
 
 
 async def test_an_event_that_is_no_line_of_the_table_writes_nothing(store: AttemptStore, clock: FixedClock) -> None:
     row = await settled(store, draft())
     clock.advance(1)
-    for event in (Settle("another receipt", TX), Refuse("late"), Unsend(), Doubt("late"), OperatorRelease("ada", "")):
+    for event in (
+        RecordSettled("another receipt", TX),
+        RecordRefused("late"),
+        RecordNotSent(),
+        RecordUncertain("late"),
+        OperatorRelease("ada", ""),
+    ):
         assert await store.move(row.claim, event) == Step(row, owned=False)
     assert await store.find(row.claim) == row
     assert await store.audits(KEY) == []
@@ -311,15 +330,16 @@ async def test_an_event_that_is_no_line_of_the_table_writes_nothing(store: Attem
 
 async def test_an_authorization_used_by_somebody_else_leaves_the_attempt_uncertain(store: AttemptStore) -> None:
     row = await reserved(store, draft())
-    assert (await store.move(row.claim, AlreadyUsed("nonce_already_used"))).owned
-    assert await do(store, asks(draft())) == (Do.UNCERTAIN, None)
+    assert (await store.move(row.claim, RecordSpent("nonce_already_used"))).owned
+    assert isinstance(await decision(store, asks(draft())), OutcomeUnknown)
 
 
 async def test_of_two_answers_for_one_attempt_the_first_stands(store: AttemptStore, another: OpenStore) -> None:
     row = await settling(store, draft())
     other = await another()
     steps = await asyncio.gather(
-        store.move(row.claim, Settle("receipt of one", TX)), other.move(row.claim, Settle("receipt of two", TX))
+        store.move(row.claim, RecordSettled("receipt of one", TX)),
+        other.move(row.claim, RecordSettled("receipt of two", TX)),
     )
     winner = next(step for step in steps if step.owned)
     assert [step.owned for step in steps].count(True) == 1
@@ -355,10 +375,10 @@ async def test_an_operators_decision_is_audited_with_who_when_what_and_evidence(
 
 async def test_a_decision_whose_audit_cannot_be_written_is_not_taken(store: AttemptStore) -> None:
     row = await settling(store, draft())
-    await store.move(row.claim, Doubt("timeout"))
+    await store.move(row.claim, RecordUncertain("timeout"))
     with pytest.raises(StoreUnavailable):
         await store.move(row.claim, OperatorRelease("ada", "e" * 5000))
-    assert await do(store, asks(draft())) == (Do.UNCERTAIN, None)
+    assert isinstance(await decision(store, asks(draft())), OutcomeUnknown)
 
 
 async def test_an_operator_decides_about_a_settling_attempt_past_its_lease_only(
@@ -372,14 +392,14 @@ async def test_an_operator_decides_about_a_settling_attempt_past_its_lease_only(
 
 async def test_money_that_arrives_after_a_release_is_recorded_and_stands_in_the_audit(store: AttemptStore) -> None:
     await released(store)
-    step = await store.move("claim of first", Settle("receipt", TX))
+    step = await store.move("claim of first", RecordSettled("receipt", TX))
     assert not step.owned
     assert step.audit == Audit("service", "settled after release", TX)
     assert await store.audits(KEY) == [
         (NOW, 1, Audit("ada", "released", "nonce unused")),
         (NOW, 1, Audit("service", "settled after release", TX)),
     ]
-    assert await do(store, asks(draft())) == (Do.REPLAY, None)
+    assert isinstance(await decision(store, asks(draft())), Replay)
 
 
 async def test_money_that_arrives_below_a_newer_attempt_is_marked_where_it_stands(
@@ -388,7 +408,7 @@ async def test_money_that_arrives_below_a_newer_attempt_is_marked_where_it_stand
     await released(store)
     clock.advance(100)
     newer = await settling(store, draft("second"))
-    step = await store.move("claim of first", Settle("receipt", TX))
+    step = await store.move("claim of first", RecordSettled("receipt", TX))
     assert step.audit == Audit("service", "settled after release", TX)
     assert step.attempt is not None
     assert (step.attempt.state, step.attempt.expires_at) == (State.SETTLED, NOW + DAY)
@@ -418,7 +438,7 @@ async def test_recent_lists_what_changed_last_first_as_an_operator_sees_the_stat
     await settled(store, draft("b", key=key(2)))
     clock.advance(1)
     doubted = await settling(store, draft("c", key=key(3)))
-    await store.move(doubted.claim, Doubt("timeout"))
+    await store.move(doubted.claim, RecordUncertain("timeout"))
     clock.advance(1)
     await settling(store, draft("d", key=key(4)))
     clock.advance(1)
@@ -451,8 +471,8 @@ async def test_the_purge_takes_a_settled_attempt_after_its_day_and_its_proofs_sa
     assert await store.find(row.claim) is None
     seen = await store.read(KEY, row.proofs)
     assert seen == Snapshot(clock.now(), (), 1, True, frozenset(row.proofs))
-    assert await do(store, asks(draft("fresh"))) == (Do.CONFLICT, Cause.EXPIRED)
-    assert await do(store, asks(draft("fresh", key=OTHER_KEY, proofs=row.proofs))) == (Do.DUPLICATE_PROOF, None)
+    assert await decision(store, asks(draft("fresh"))) == Conflict(Cause.EXPIRED)
+    assert await decision(store, asks(draft("fresh", key=OTHER_KEY, proofs=row.proofs))) == DuplicateProof()
 
 
 @pytest.mark.parametrize("end", [failed, released])
@@ -462,7 +482,7 @@ async def test_after_the_purge_of_an_unpaid_attempt_n_counts_on_and_its_proofs_s
     await end(store)
     clock.advance(DAY)
     assert await store.purge() == 1
-    assert await do(store, asks(draft("first"))) == (Do.DUPLICATE_PROOF, None)
+    assert await decision(store, asks(draft("first"))) == DuplicateProof()
     row = await reserved(store, draft("second"))
     assert row.n == 2
     await store.move(row.claim, Withdraw())
@@ -475,7 +495,7 @@ async def test_the_purge_never_takes_an_attempt_whose_outcome_is_unknown(
 ) -> None:
     await settling(store, draft("first"))
     doubted = await settling(store, draft("second", key=OTHER_KEY))
-    await store.move(doubted.claim, Doubt("timeout"))
+    await store.move(doubted.claim, RecordUncertain("timeout"))
     clock.advance(365 * DAY)
     assert await store.purge() == 0
     assert len(await store.recent(State.UNCERTAIN)) == 2
@@ -506,7 +526,7 @@ async def test_a_submitted_n_never_comes_twice(store: AttemptStore, clock: Fixed
     seen = []
     for n in range(4):
         seen.append((await settling(store, draft(f"attempt {n}"))).n)
-        await store.move(f"claim of attempt {n}", Refuse("insufficient_balance"))
+        await store.move(f"claim of attempt {n}", RecordRefused("insufficient_balance"))
         clock.advance(DAY)
         await store.purge()
     assert seen == [1, 2, 3, 4]
@@ -556,7 +576,7 @@ async def test_more_purchases_at_once_than_a_batch_holds_all_settle(store: Attem
 
 async def test_a_caller_that_goes_away_changes_nothing_for_the_others(store: AttemptStore, another: OpenStore) -> None:
     row = await settling(store, draft())
-    leaving = asyncio.create_task(store.move(row.claim, Settle("receipt", TX)))
+    leaving = asyncio.create_task(store.move(row.claim, RecordSettled("receipt", TX)))
     await asyncio.sleep(0)
     staying = asyncio.create_task(store.find(row.claim))
     await asyncio.sleep(0)
@@ -574,8 +594,8 @@ async def test_a_row_that_would_be_too_large_is_refused_alone(store: AttemptStor
     row = await settling(store, draft("first"))
     other = await settling(store, draft("second", key=OTHER_KEY))
     refused, taken = await asyncio.gather(
-        store.move(row.claim, Settle("r" * 131_073, TX)),
-        store.move(other.claim, Settle("r" * 131_072, TX)),
+        store.move(row.claim, RecordSettled("r" * 131_073, TX)),
+        store.move(other.claim, RecordSettled("r" * 131_072, TX)),
         return_exceptions=True,
     )
     assert isinstance(refused, StoreUnavailable)
@@ -586,13 +606,13 @@ async def test_a_row_that_would_be_too_large_is_refused_alone(store: AttemptStor
 
 async def test_text_that_cannot_be_stored_fails_its_own_operation_only(store: AttemptStore) -> None:
     row = await settling(store, draft())
-    await store.move(row.claim, Doubt("timeout"))
+    await store.move(row.claim, RecordUncertain("timeout"))
     refused, read = await asyncio.gather(
         store.move(row.claim, OperatorRelease("ada", "\ud800")), store.find(row.claim), return_exceptions=True
     )
     assert isinstance(refused, UnicodeEncodeError)
     assert not isinstance(read, BaseException)
-    assert await do(store, asks(draft())) == (Do.UNCERTAIN, None)
+    assert isinstance(await decision(store, asks(draft())), OutcomeUnknown)
 
 
 async def test_a_closed_store_is_unavailable(store: AttemptStore) -> None:
@@ -633,12 +653,12 @@ async def test_only_payments_received_are_sales_and_each_is_one(store: AttemptSt
     await failed(store, "refused")
     await released(store, "late")
     assert await store.sales() == []
-    await store.move("claim of late", Settle("receipt", TX))
-    await store.move("claim of late", Settle("receipt", TX))
+    await store.move("claim of late", RecordSettled("receipt", TX))
+    await store.move("claim of late", RecordSettled("receipt", TX))
     [late] = await store.sales()
     assert (late.n, late.reconciled) == (2, False)
     row = await settling(store, draft("doubted", key=OTHER_KEY))
-    await store.move(row.claim, Doubt("timeout"))
+    await store.move(row.claim, RecordUncertain("timeout"))
     await store.move(row.claim, OperatorSettle("reconciled", TX, "ada", "block 7"))
     [_, decided] = await store.sales()
     assert (decided.reconciled, decided.id > late.id) == (True, True)
@@ -647,7 +667,7 @@ async def test_only_payments_received_are_sales_and_each_is_one(store: AttemptSt
 async def test_a_sale_that_cannot_be_written_undoes_the_settlement(store: AttemptStore) -> None:
     row = await settling(store, draft())
     with pytest.raises(StoreUnavailable):
-        await store.move(row.claim, Settle("receipt", "0x" + "a" * 300))
+        await store.move(row.claim, RecordSettled("receipt", "0x" + "a" * 300))
     assert await store.find(row.claim) == row
     assert await store.sales() == []
 
@@ -676,12 +696,12 @@ async def test_a_refund_is_recorded_once_with_its_audit_row(store: AttemptStore,
 
 async def test_what_a_provider_says_is_kept_beside_the_reason(store: AttemptStore) -> None:
     row = await settling(store, draft())
-    step = await store.move(row.claim, Doubt("it is pending", "settlement_pending", "0xreported"))
+    step = await store.move(row.claim, RecordUncertain("it is pending", "settlement_pending", "0xreported"))
     assert step.attempt is not None
     assert (step.attempt.reason_code, step.attempt.reported_transaction) == ("settlement_pending", "0xreported")
     assert (await store.find(row.claim)) == step.attempt
     assert step.attempt.transaction is None
-    step = await store.move(row.claim, Settle("receipt", TX))
+    step = await store.move(row.claim, RecordSettled("receipt", TX))
     assert step.attempt is not None
     assert (step.attempt.transaction, step.attempt.reason_code) == (TX, None)
     assert step.attempt.reported_transaction == "0xreported"

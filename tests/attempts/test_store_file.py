@@ -11,7 +11,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ranking_evaluate.attempts.attempt import OperatorRelease, Settle, State
+from ranking_evaluate.attempts.attempt import OperatorRelease, RecordSettled, State
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import KEY, NOW, OTHER_KEY, TX, draft, reserved, settled, settling, tried
@@ -168,14 +168,14 @@ async def test_a_commit_into_a_file_that_goes_away_meanwhile_is_not_believed(pat
 
     file.db.set_exec_trace(vanish)
     with pytest.raises(CommitUnknown, match="replaced meanwhile"):
-        await store.move(row.claim, Settle("receipt", TX))
+        await store.move(row.claim, RecordSettled("receipt", TX))
     for name in ("attempts.db-wal", "attempts.db-shm"):
         path.with_name(name).unlink()
     replace(path, safe)
     found = await store.find(row.claim)
     assert found is not None
     assert found.state is State.SETTLING
-    assert (await store.move(row.claim, Settle("receipt", TX))).owned
+    assert (await store.move(row.claim, RecordSettled("receipt", TX))).owned
 
 
 async def test_a_backup_is_one_file_that_opens_as_the_store_was(path: Path, store: SqliteStore) -> None:

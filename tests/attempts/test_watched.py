@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from ranking_evaluate.attempts import watched
-from ranking_evaluate.attempts.attempt import Settle, Submit
+from ranking_evaluate.attempts.attempt import RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.watched import WatchedStore
@@ -107,6 +107,6 @@ async def test_what_was_sold_is_counted_in_base_units(store: WatchedStore) -> No
     row = await reserved(store, made)
     await store.move(row.claim, Submit(SETTLE_LEASE))
     assert sold() == 0
-    await store.move(row.claim, Settle("receipt", TX))
-    await store.move(row.claim, Settle("receipt", TX))
+    await store.move(row.claim, RecordSettled("receipt", TX))
+    await store.move(row.claim, RecordSettled("receipt", TX))
     assert sold() == 10_000

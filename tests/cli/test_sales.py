@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ranking_evaluate.attempts.attempt import Doubt, OperatorRelease, Settle
+from ranking_evaluate.attempts.attempt import OperatorRelease, RecordSettled, RecordUncertain
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli import app
@@ -49,7 +49,7 @@ def path(tmp_path: Path) -> Path:
         for number, (payer, operation, asset_, amount) in enumerate(sold):
             bought: dict[str, Any] = {"operation": operation, "asset": asset_, "payer": payer, "amount": amount}
             row = await settling(store, draft(f"c{number}", key=f"purchase-number-{number:04d}", **bought))
-            await store.move(row.claim, Settle("receipt", tx(number)))
+            await store.move(row.claim, RecordSettled("receipt", tx(number)))
             if number == 1:
                 clock.advance(1)
         await store.close()
@@ -127,10 +127,10 @@ def test_of_two_payments_under_a_key_the_refund_names_one(tmp_path: Path) -> Non
         store = SqliteStore(path, clock)
         await store.open()
         row = await settling(store, draft())
-        await store.move(row.claim, Doubt("timeout"))
+        await store.move(row.claim, RecordUncertain("timeout"))
         await store.move(row.claim, OperatorRelease("ada", "forced"))
         await settled(store, draft("second"))
-        await store.move(row.claim, Settle("receipt", tx(1)))
+        await store.move(row.claim, RecordSettled("receipt", tx(1)))
         await store.close()
 
     asyncio.run(pay_twice())

@@ -20,7 +20,7 @@ from ranking_evaluate.contract.errors import (
 )
 from ranking_evaluate.core.errors import STATUS, ErrorCode, OperationError, Violation
 
-# The table of the service specification, with the codes of the operations that it names "an operation's own".
+# The published table, with the codes of single operations.
 PUBLISHED = {
     400: {
         "MALFORMED_JSON",

@@ -97,7 +97,7 @@ class Signed:
 
     @property
     def digest(self) -> str:
-        """The digest of what was decoded, as the specification defines it."""
+        """The digest of what was decoded (docs/lifecycle.md, section 1)."""
         text = json.dumps(self.document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 

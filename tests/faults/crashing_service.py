@@ -31,7 +31,7 @@ from fastapi import FastAPI
 
 from ranking_evaluate import bootstrap
 from ranking_evaluate.attempts import postgres, sqlite
-from ranking_evaluate.attempts.attempt import Attempt, Event, Settle, Step, Submit
+from ranking_evaluate.attempts.attempt import Attempt, Draft, Event, RecordSettled, Step, Submit
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
@@ -69,7 +69,7 @@ COMMIT_POINTS: Final = tuple(
 
 ALL_POINTS: Final = (*POINTS, *COMMIT_POINTS)
 
-NAMES: Final[dict[type[Event], str]] = {Submit: "SUBMIT", Settle: "SETTLED"}
+NAMES: Final[dict[type[Event], str]] = {Submit: "SUBMIT", RecordSettled: "SETTLED"}
 """How a move is called in the names of the points."""
 
 PROVIDER_POINTS: Final = ("the settle call has arrived", "the money has moved")
@@ -172,7 +172,7 @@ def doom_store(patch: pytest.MonkeyPatch, doom: Doom, store: type[SqliteStore] |
     """Put points around what a store writes."""
     reserve, move = store.reserve, store.move
 
-    async def doomed_reserve(self: Any, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
+    async def doomed_reserve(self: Any, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         return await doom.around("RESERVE", reserve)(self, draft, request, seen)
 
     async def doomed_move(self: Any, claim: str, event: Event) -> Step:

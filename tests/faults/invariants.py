@@ -1,4 +1,4 @@
-"""The invariants of the lifecycle (its section 8), held against what a history left behind.
+"""The invariants of docs/lifecycle.md, section 8, held against what a history left behind.
 
 A history is what was observed from outside: what callers were answered, what reached the provider and what moved, and
 the database's own journal of its rows (see `witness.py`). `violations` knows nothing of how the service works.
@@ -130,7 +130,7 @@ LINES: Final = frozenset(
         ("released", None),
     }
 )
-"""Section 3, as one row goes through it; what else each line asks for is looked at below."""
+"""The table of docs/lifecycle.md, section 3, as one row goes through it; the rest of each line is looked at below."""
 
 ENDED: Final = frozenset({"settled", "failed", "released"})
 HOLDS_MONEY: Final = frozenset({"settling", "uncertain", "settled"})
@@ -213,7 +213,7 @@ def _i7_and_i9(history: History) -> Iterator[str]:
         for change in changes:
             line = (change.old, change.new)
             if change.old != before or line not in LINES:
-                yield f"I9: a move outside section 3: {change.key} went from {before} ({change.old}) to {change.new}"
+                yield f"I9: a move outside the table: {change.key} went from {before} ({change.old}) to {change.new}"
             if change.old in {"settling", "uncertain"} and change.new is None and claim in called:
                 yield f"I7: {change.key} was {change.old} and its payment sent, and it is gone"
             if change.old in ENDED and change.new is None and (change.expires_at or 0.0) > history.now:

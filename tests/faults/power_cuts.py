@@ -29,15 +29,15 @@ import structlog
 from ranking_evaluate.attempts import sqlite, writer
 from ranking_evaluate.attempts.attempt import (
     DURABLE,
-    AlreadyUsed,
     Event,
     OperatorRelease,
     OperatorSettle,
-    Refuse,
-    Settle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
     State,
     Submit,
-    Unsend,
 )
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
@@ -416,7 +416,7 @@ class Machine:
         for proof, key in moves:
             row = rows.get(proof)
             if row is None and not self.ledger.calls[proof]:
-                continue  # A third party's move, at a moment that no record of ours outlived (section 10).
+                continue  # A third party's move, at a moment that no record of ours outlived (docs/lifecycle.md, section 10).
             if row is None or row.state is not State.SETTLED:
                 self.violation(f"lost receipt: {key} paid with {proof}, and its attempt is {row and row.state}")
         for key in keys:
@@ -447,10 +447,10 @@ def _never_sync(patch: pytest.MonkeyPatch) -> None:
 
 SABOTAGES: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...]]]] = {
     "SUBMIT is lazy": (_lazy(Submit), ("I1", "I5", "I8", "lost receipt")),
-    "SETTLED is lazy": (_lazy(Settle), ("I3",)),
-    "REFUSED is lazy": (_lazy(Refuse), ("told",)),
-    "NOT SENT is lazy": (_lazy(Unsend), ("told",)),
-    "UNCERTAIN after verify is lazy": (_lazy(AlreadyUsed), ("I8",)),
+    "SETTLED is lazy": (_lazy(RecordSettled), ("I3",)),
+    "REFUSED is lazy": (_lazy(RecordRefused), ("told",)),
+    "NOT SENT is lazy": (_lazy(RecordNotSent), ("told",)),
+    "UNCERTAIN after verify is lazy": (_lazy(RecordSpent), ("I8",)),
     "an operator's decision is lazy": (_lazy(OperatorSettle, OperatorRelease), ("told", "I3")),
     "nothing is synced": (_never_sync, ("I1", "I3", "I5", "I8", "told", "file", "lost receipt")),
 }

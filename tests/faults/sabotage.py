@@ -19,8 +19,16 @@ import pytest
 from ranking_evaluate import purchase, telemetry
 from ranking_evaluate.attempts import decide as table
 from ranking_evaluate.attempts import sqlite
-from ranking_evaluate.attempts.attempt import Attempt, Event, OperatorRelease, Refuse, State, Step, Submit
-from ranking_evaluate.attempts.decide import Decision, Do, Request, Snapshot
+from ranking_evaluate.attempts.attempt import Attempt, Draft, Event, OperatorRelease, RecordRefused, State, Step, Submit
+from ranking_evaluate.attempts.decide import (
+    Challenge,
+    Decision,
+    OutcomeUnknown,
+    Replay,
+    Request,
+    Reserve,
+    Snapshot,
+)
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.order import Delivery, Order, Purchase, draft
 from ranking_evaluate.payments.protocol import Credential, NotSent, Offer, Refused, Settled, Settlement, Uncertain
@@ -150,11 +158,11 @@ def _submit_in_memory(patch: Patch) -> None:
 def _no_proof_table(patch: Patch) -> None:
     reserve = SqliteStore.reserve
 
-    def unproven(bought: Purchase, lease: float) -> Attempt:
-        return replace(draft(bought, lease), proofs=(secrets.token_bytes(32),))
+    def unproven(bought: Purchase, lease_seconds: float) -> Draft:
+        return replace(draft(bought, lease_seconds), proofs=(secrets.token_bytes(32),))
 
-    async def blind(self: SqliteStore, attempt: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
-        return await reserve(self, attempt, replace(request, proofs=()), seen)
+    async def blind(self: SqliteStore, unproven: Draft, request: Request, seen: Snapshot) -> Attempt | None:
+        return await reserve(self, unproven, replace(request, proofs=()), seen)
 
     patch.setattr(purchase, "draft", unproven)
     patch.setattr(SqliteStore, "reserve", blind)
@@ -174,7 +182,7 @@ def _free_proofs(patch: Patch, after: type[Event]) -> None:
 
 @sabotages("a failed attempt gives its proofs back", "I9")
 def _failed_frees(patch: Patch) -> None:
-    _free_proofs(patch, Refuse)
+    _free_proofs(patch, RecordRefused)
 
 
 @sabotages("a release gives the proofs back", "I9")
@@ -198,7 +206,7 @@ def _decide(patch: Patch, change: Callable[[Snapshot, Request, Decision], Decisi
 @sabotages("an uncertain key is challenged", "I8", "table")
 def _challenge_uncertain(patch: Patch) -> None:
     def change(seen: Snapshot, request: Request, said: Decision) -> Decision:
-        return Decision(Do.CHALLENGE) if said.do is Do.UNCERTAIN and request.credential_digest is None else said
+        return Challenge() if isinstance(said, OutcomeUnknown) and request.credential_digest is None else said
 
     _decide(patch, change)
 
@@ -206,8 +214,8 @@ def _challenge_uncertain(patch: Patch) -> None:
 @sabotages("a paid key is challenged when no credential comes", "I8", "table")
 def _challenge_paid(patch: Patch) -> None:
     def change(seen: Snapshot, request: Request, said: Decision) -> Decision:
-        is_paid = said.row is not None and said.row.state is State.SETTLED
-        return Decision(Do.CHALLENGE) if is_paid and request.credential_digest is None else said
+        is_paid = seen.standing is not None and seen.standing.state is State.SETTLED
+        return Challenge() if is_paid and request.credential_digest is None else said
 
     _decide(patch, change)
 
@@ -215,10 +223,10 @@ def _challenge_paid(patch: Patch) -> None:
 @sabotages("a paid key replays to any credential", "I3", "table")
 def _replay_to_any(patch: Patch) -> None:
     def change(seen: Snapshot, request: Request, said: Decision) -> Decision:
-        row = said.row
-        if row is None or row.state is not State.SETTLED or row.expired(seen.now) or not request.credential_digest:
+        row = seen.current
+        if row is None or row.state is not State.SETTLED or not request.credential_digest:
             return said
-        return Decision(Do.REPLAY, row) if row.fingerprint == request.fingerprint else said
+        return Replay(row) if row.fingerprint == request.fingerprint else said
 
     _decide(patch, change)
 
@@ -227,7 +235,7 @@ def _replay_to_any(patch: Patch) -> None:
 def _sell_uncertain(patch: Patch) -> None:
     def change(seen: Snapshot, request: Request, said: Decision) -> Decision:
         fresh = request.credential_digest is not None and not seen.recorded.intersection(request.proofs)
-        return Decision(Do.RESERVE) if said.do is Do.UNCERTAIN and fresh else said
+        return Reserve() if isinstance(said, OutcomeUnknown) and fresh else said
 
     _decide(patch, change)
 

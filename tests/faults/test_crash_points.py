@@ -1,6 +1,6 @@
 """The service dies at each named point of one purchase over MPP, on a real Tempo chain, and is started again.
 
-What the identical request gets then is section 6 of the lifecycle specification. The trials do the same over x402, with
+What the identical request gets then stands in docs/lifecycle.md, section 6. The trials do the same over x402, with
 many purchases at a time.
 """
 

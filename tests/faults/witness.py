@@ -187,7 +187,7 @@ class Witness:
         proof: bytes | None,
         valid_before: float | None,
     ) -> tuple[int, str | None]:
-        """Return what section 4 says of a request, by the rows as they stand; a RESERVE is a sale to who can pay.
+        """Return what docs/lifecycle.md, section 4, says of a request by its rows; a RESERVE is a sale to who can pay.
 
         Args:
             key: The Idempotency-Key.

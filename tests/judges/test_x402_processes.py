@@ -14,7 +14,7 @@ from tests.judges.x402_buyer import PRICE, Buyer, new_key
 
 SETTLE_TIMEOUT = "2"
 LEASE_SECONDS = 2 + 10
-"""How long a settling row is in progress: the settle call's deadline, and the margin of lifecycle.md, section 3."""
+"""How long a settling row is in progress: the settle call's deadline and a margin (docs/lifecycle.md, section 3)."""
 
 
 def code(answer: httpx.Response) -> tuple[int, str | None]:

@@ -1,4 +1,4 @@
-"""What a facilitator says is held against lifecycle.md, section 5: the classifiers row by row, then over a socket."""
+"""What a facilitator says, held against docs/lifecycle.md, section 5: classifiers row by row, then over a socket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NETWORK = "eip155:84532"
 PAYER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 TX = "0x" + "AB" * 32
 
-# Written out, and not imported: this is the list of lifecycle.md, section 5.
+# Written out, and not imported: this is the list of docs/lifecycle.md, section 5.
 ALLOWLIST = [
     "invalid_exact_evm_insufficient_balance",
     "invalid_exact_evm_payload_signature",

@@ -1,6 +1,6 @@
 """One purchase under one key: its states and the moves between them, without clock or storage.
 
-The table is section 3 of the lifecycle specification; `Attempt.after` is that table and nothing else moves a row.
+`Attempt.after` is the table of docs/lifecycle.md, section 3; nothing else moves a row.
 """
 
 from __future__ import annotations
@@ -10,13 +10,24 @@ from enum import StrEnum
 from typing import Final
 
 REPLAY_WINDOW: Final = 24 * 3600.0
-"""Seconds for which a paid answer is delivered again, and a failed one is remembered."""
+"""Seconds for which a paid answer is delivered again and a refusal is remembered.
+
+A day is what the contract promises: long enough for a caller that lost its answer to notice and resend. CHANGELOG.md
+names the same time as the drain between two releases.
+"""
 
 SUBMIT_MARGIN: Final = 1.0
-"""Seconds of the reservation's lease that must be left at SUBMIT, so that nobody takes it over meanwhile."""
+"""Seconds of the reservation's lease that must be left at SUBMIT.
+
+A second is far more than one commit takes, so no other process can find the reservation lapsed, and take it over, while
+this one is submitting.
+"""
 
 REASON_LIMIT: Final = 500
-"""Characters kept of a reason: a provider's text must not be what makes the write of an outcome fail."""
+"""Characters kept of a reason, as many as the store's column holds.
+
+A provider's text is of any length, and must not be what makes the write of an outcome fail.
+"""
 
 
 CODE_LIMIT: Final = 128
@@ -34,28 +45,33 @@ class State(StrEnum):
     RELEASED = "released"
 
 
+# What may happen to an attempt. Each `Record...` event is named after the outcome that it writes down, a class of
+# payments/protocol.py: `Spent`, `Settled`, `Refused`, `NotSent`, `Uncertain`. Outcome and event are two classes because
+# attempts and payments do not import each other, and because an event holds only what the row keeps of an outcome.
+
+
 @dataclass(frozen=True, slots=True)
 class Submit:
-    """The credential is about to be sent to be settled; `lease` is how many seconds that may take."""
+    """The credential is about to be sent to be settled; `lease_seconds` is how long that may take."""
 
-    lease: float
+    lease_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Withdraw:
-    """Verification came to nothing; nothing was submitted."""
+    """Verification refused the credential or could not be made; nothing was submitted."""
 
 
 @dataclass(frozen=True, slots=True)
-class AlreadyUsed:
-    """Verification found the authorization spent: somebody submitted it first, and the money may be ours."""
+class RecordSpent:
+    """Verification found that the payment was submitted already, by somebody: the money may be ours."""
 
     reason: str
     code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Settle:
+class RecordSettled:
     """The money moved; `receipt` is the receipt header that every 200 of this attempt carries."""
 
     receipt: str
@@ -64,7 +80,7 @@ class Settle:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RecordRefused:
     """The money definitely did not move and never will by this credential."""
 
     reason: str
@@ -73,12 +89,12 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsend:
+class RecordNotSent:
     """The settle call was definitely not sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class RecordUncertain:
     """Nobody can tell whether the money moved; `code` and `transaction` are what the provider said, unproved."""
 
     reason: str
@@ -109,32 +125,53 @@ class OperatorRelease:
     evidence: str
 
 
-Event = Submit | Withdraw | AlreadyUsed | Settle | Refuse | Unsend | Doubt | Lapse | OperatorSettle | OperatorRelease
+Event = (
+    Submit
+    | Withdraw
+    | RecordSpent
+    | RecordSettled
+    | RecordRefused
+    | RecordNotSent
+    | RecordUncertain
+    | Lapse
+    | OperatorSettle
+    | OperatorRelease
+)
 
-DURABLE: Final = (Submit, AlreadyUsed, Settle, Refuse, Unsend, OperatorSettle, OperatorRelease)
+DURABLE: Final = (
+    Submit,
+    RecordSpent,
+    RecordSettled,
+    RecordRefused,
+    RecordNotSent,
+    OperatorSettle,
+    OperatorRelease,
+)
 """The events that reach the disk before anything is answered or called.
 
 What the others write is visible to every process at once, but a loss of power may take it back: losing it loses
-nothing that anybody was told (docs/lifecycle.md, "Crash points").
+nothing that anybody was told (docs/lifecycle.md, section 6).
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """The stored record of one purchase; it never holds a body, a result, a credential or a signature.
+class Bought:
+    """What a purchase is of, and the payment that is offered for it; never a body, a result or a signature.
 
-    Times are seconds since the epoch by the store's clock. `claim` is random and names the owner: only who holds it
-    moves the row. `proofs` are 32-byte digests of what may be used once, ever. `payment_id` is the authorization's
-    nonce (x402) or the challenge id (MPP). `reported_transaction` is what a provider named without proof, and never
-    evidence; `reason_code` is its own word for what went wrong. `recipient` and `answer_sha256` are None in rows that
-    schema 1 wrote.
+    Attributes:
+        claim: Random; whoever holds it owns the row, and nobody else moves it.
+        credential_digest: SHA-256 (hex) of the decoded credential.
+        proofs: 32-byte digests of what may be used once, ever.
+        output_sha256: The digest of the answer, which every replay must reproduce.
+        payment_id: The authorization's nonce (x402) or the challenge id (MPP).
+        valid_before: Epoch seconds after which the credential moves no money any more.
+        transaction: The transaction that the payment is in, or must be in; None while nobody knows.
+        recipient: Who is paid; None in rows that schema 1 wrote.
+        answer_sha256: The digest of the whole answer, which every replay must reproduce; None in rows of schema 1.
     """
 
     key: str
-    n: int
     claim: str
-    state: State
-    lease: float | None
     protocol: str
     operation: str
     release: str
@@ -149,31 +186,82 @@ class Attempt:
     payment_id: str
     valid_before: int | None
     transaction: str | None = None
+    recipient: str | None = None
+    answer_sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft(Bought):
+    """What RESERVE is asked to insert; `lease_seconds` is how long the verification may take."""
+
+    lease_seconds: float
+
+    def begun(self, n: int, now: float) -> Attempt:
+        """Return the row to insert at `n`: reserved from `now` until its lease is over, its proofs sorted."""
+        return Attempt(
+            key=self.key,
+            n=n,
+            claim=self.claim,
+            state=State.RESERVED,
+            lease=now + self.lease_seconds,
+            protocol=self.protocol,
+            operation=self.operation,
+            release=self.release,
+            fingerprint=self.fingerprint,
+            credential_digest=self.credential_digest,
+            proofs=tuple(sorted(self.proofs)),
+            output_sha256=self.output_sha256,
+            amount=self.amount,
+            asset=self.asset,
+            network=self.network,
+            payer=self.payer,
+            payment_id=self.payment_id,
+            valid_before=self.valid_before,
+            transaction=self.transaction,
+            recipient=self.recipient,
+            answer_sha256=self.answer_sha256,
+            created_at=now,
+            updated_at=now,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt(Bought):
+    """The stored record of one purchase; times are seconds since the epoch by the store's clock.
+
+    Attributes:
+        n: Counts the attempts under the key from 1, purged ones included.
+        state: As it was written; `state_at` says what it counts as.
+        lease: The instant at which the owner's time is over; None when no owner is at work.
+        reason: Why it failed, was released or is uncertain.
+        receipt: The receipt header of every 200, or of the refusal.
+        expires_at: The end of the replay window of a settled, failed or released attempt.
+        reason_code: The provider's own word for what went wrong.
+        reported_transaction: What a provider named without proof: shown as reported, never taken for evidence.
+    """
+
+    n: int
+    state: State
+    lease: float | None
     reason: str | None = None
     receipt: str | None = None
     created_at: float
     updated_at: float
     expires_at: float | None = None
-    recipient: str | None = None
     reason_code: str | None = None
     reported_transaction: str | None = None
-    answer_sha256: str | None = None
 
-    def begun(self, n: int, now: float) -> Attempt:
-        """Return this draft, whose lease counts seconds from now, as the row to insert at `n`; proofs are sorted."""
-        lease = None if self.lease is None else now + self.lease
-        return replace(self, n=n, lease=lease, proofs=tuple(sorted(self.proofs)), created_at=now, updated_at=now)
+    def state_at(self, now: float) -> State:
+        """Return the state that counts: a settling attempt whose lease is over is uncertain, whoever is alive."""
+        over = self.state is State.SETTLING and self._lease_over(now)
+        return State.UNCERTAIN if over else self.state
 
     def lapsed(self, now: float) -> bool:
-        """Whether this is a reservation whose owner let its lease run out: it counts as absent."""
+        """Return whether this is a reservation whose lease is over: it counts as absent."""
         return self.state is State.RESERVED and self._lease_over(now)
 
-    def doubtful(self, now: float) -> bool:
-        """Whether the outcome is unknown: uncertain, or settling with its lease over."""
-        return self.state is State.UNCERTAIN or (self.state is State.SETTLING and self._lease_over(now))
-
     def expired(self, now: float) -> bool:
-        """Whether the replay window of a settled, failed or released attempt is over."""
+        """Return whether the replay window of a settled, failed or released attempt is over."""
         return self.expires_at is not None and self.expires_at <= now
 
     def _lease_over(self, now: float) -> bool:
@@ -182,26 +270,28 @@ class Attempt:
     def after(self, event: Event, now: float, *, current: bool = True) -> Step:
         """Return what the event makes of this attempt; `owned` is False when the event's sender decides nothing.
 
+        A case is a line of docs/lifecycle.md, section 3.
+
         Args:
             event: What happened.
             now: The store's clock.
             current: Whether no newer attempt of the key exists that is not a lapsed reservation.
         """
-        state = self.state
+        state, uncertain = self.state, self.state_at(now) is State.UNCERTAIN
         match event:
-            case Submit(lease=lease) if state is State.RESERVED:
+            case Submit(lease_seconds=seconds) if state is State.RESERVED:
                 if self.lease is None or self.lease - now < SUBMIT_MARGIN:
                     return LOST_AND_GONE
-                return Step(self._to(State.SETTLING, now, lease=now + lease))
+                return Step(self._to(State.SETTLING, now, lease=now + seconds))
             case Withdraw() if state is State.RESERVED:
                 return LOST_AND_GONE if self._lease_over(now) else GONE
-            case AlreadyUsed(reason=reason, code=code) if state is State.RESERVED:
+            case RecordSpent(reason=reason, code=code) if state is State.RESERVED:
                 if self._lease_over(now):
                     return LOST_AND_GONE
                 return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code))
-            case Settle() if state in _OPEN:
+            case RecordSettled() if state in _OPEN:
                 return Step(self._settled(event.receipt, event.transaction, now, event.payer), sold=True)
-            case Settle() if state is State.RELEASED:
+            case RecordSettled() if state is State.RELEASED:
                 settled = self._settled(event.receipt, event.transaction, now, event.payer)
                 if not current or self.expired(now):
                     # Marked where it stands: the operator refunds it, so it opens no window of its own.
@@ -209,40 +299,43 @@ class Attempt:
                 # The owner expected another state: it re-reads, for a newer attempt may have the key by now.
                 audit = Audit("service", "settled after release", event.transaction)
                 return Step(settled, owned=False, audit=audit, sold=True)
-            case Refuse(reason=reason, receipt=receipt, code=code) if state in _OPEN:
+            case RecordRefused(reason=reason, receipt=receipt, code=code) if state in _OPEN:
                 until = now + REPLAY_WINDOW
-                refused = self._to(
-                    State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code
+                return Step(
+                    self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code)
                 )
-                return Step(refused)
-            case Unsend() if state in _OPEN:
+            case RecordNotSent() if state in _OPEN:
                 return GONE
-            case Doubt(reason=reason, code=code, transaction=reported) if state is State.SETTLING:
+            case RecordUncertain(reason=reason, code=code, transaction=reported) if state is State.SETTLING:
                 return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code, reported=reported))
             case Lapse() if state is State.SETTLING and self._lease_over(now):
                 return Step(self._to(State.UNCERTAIN, now, reason="the settle call's outcome was never recorded"))
-            case OperatorSettle() if self.doubtful(now) or (
-                state is State.RELEASED and current and not self.expired(now)
-            ):
-                settled = self._settled(event.receipt, event.transaction, now, None)
+            case OperatorSettle() if uncertain or (state is State.RELEASED and current and not self.expired(now)):
+                settled = self._settled(event.receipt, event.transaction, now)
                 return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
-            case OperatorRelease() if self.doubtful(now):
+            case OperatorRelease() if uncertain:
                 released = self._to(
                     State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
                 )
                 return Step(released, audit=Audit(event.who, "released", event.evidence))
-            case _:
+            # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.
+            case (
+                Submit()
+                | Withdraw()
+                | RecordSpent()
+                | RecordSettled()
+                | RecordRefused()
+                | RecordNotSent()
+                | RecordUncertain()
+                | Lapse()
+                | OperatorSettle()
+                | OperatorRelease()
+            ):
                 return Step(self, owned=False)
 
-    def _settled(self, receipt: str, transaction: str, now: float, payer: str | None) -> Attempt:
+    def _settled(self, receipt: str, transaction: str, now: float, payer: str | None = None) -> Attempt:
         return self._to(
-            State.SETTLED,
-            now,
-            receipt=receipt,
-            transaction=transaction,
-            payer=payer or self.payer,
-            reason=None,
-            expires_at=now + REPLAY_WINDOW,
+            State.SETTLED, now, receipt=receipt, transaction=transaction, payer=payer, expires_at=now + REPLAY_WINDOW
         )
 
     def _to(
@@ -259,6 +352,7 @@ class Attempt:
         reason_code: str | None = None,
         reported: str | None = None,
     ) -> Attempt:
+        """Return this attempt in another state: what is not named is cleared, but for payer and transactions."""
         return replace(
             self,
             state=state,
@@ -296,7 +390,8 @@ class Step:
     """What became of an attempt: `attempt` is the row afterwards, None when it and its proofs are deleted.
 
     `owned` False means that the sender of the event lost its claim: it re-reads and answers by the decision table,
-    never from its own outcome. `sold` says that a payment was received, which belongs into the books.
+    never from its own outcome.
+    `sold` says that a payment was received, which belongs into the books.
     """
 
     attempt: Attempt | None

@@ -1,16 +1,20 @@
-"""The decision table: the current row and a request in, what to do out; pure (lifecycle specification, section 4)."""
+"""The decision table of docs/lifecycle.md, section 4: the current row and a request in, what to do out.
+
+It is pure. Each kind of cell is a class with what its answer needs, so a `match` over a `Decision` is complete or does
+not type-check.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, auto
+from enum import Enum
 
 from ranking_evaluate.attempts.attempt import Attempt, State
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the table looks at: whose purchase this is, what is bought, and with which credential.
+    """What the table knows of a request: its key, what it buys, and with which credential.
 
     `credential_digest` is None when the request carries no readable credential; `proofs` is then empty.
     """
@@ -65,19 +69,6 @@ class Snapshot:
         return max(self.last_n, top.n if top else 0) + 1
 
 
-class Do(Enum):
-    """What the table says."""
-
-    CHALLENGE = auto()
-    RESERVE = auto()
-    REPLAY = auto()
-    REJECT = auto()
-    CONFLICT = auto()
-    DUPLICATE_PROOF = auto()
-    IN_PROGRESS = auto()
-    UNCERTAIN = auto()
-
-
 class Cause(Enum):
     """Why a key conflicts; the value is the `cause` member of the problem."""
 
@@ -88,51 +79,95 @@ class Cause(Enum):
     EXPIRED = "expired"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What to do with a request, the row on which that rests, and the cause of a conflict."""
+# What the table may say: one class for each kind of cell.
 
-    do: Do
-    row: Attempt | None = None
-    cause: Cause | None = None
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """Ask for a payment: no attempt stands in the way, and the request carries no credential."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Take the credential: no attempt stands in the way, and none of its proofs was used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """Deliver again what this row has paid for."""
+
+    row: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Refuse the credential again, for the reason in this row, without asking anybody."""
+
+    row: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The key stands for something else."""
+
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateProof:
+    """The payment was used for another credential or another key."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """The payment under this key is being verified or settled."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """Nobody knows whether the payment of this row moved; until that is decided nothing is sold under its key."""
+
+    row: Attempt
+
+
+Answerable = Challenge | Replay | Reject | Conflict | DuplicateProof | InProgress | OutcomeUnknown
+"""A decision that answers the request; `Reserve` alone goes on with it."""
+
+Decision = Answerable | Reserve
 
 
 def decide(seen: Snapshot, request: Request) -> Decision:
     """Return the cell of the table for what was read and what is asked."""
     row = seen.current
     if row is None:
-        if seen.paid:
-            return Decision(Do.CONFLICT, seen.standing, Cause.EXPIRED)
-        return Decision(_unowned(seen, request))
+        return Conflict(Cause.EXPIRED) if seen.paid else _for_sale(seen, request)
     if row.fingerprint != request.fingerprint:
-        other_release = row.release != request.release
-        return Decision(Do.CONFLICT, row, Cause.RELEASE if other_release else Cause.BODY)
-    if row.doubtful(seen.now):
-        return Decision(Do.UNCERTAIN, row)
-    same = request.credential_digest == row.credential_digest
-    match row.state:
+        return Conflict(Cause.RELEASE if row.release != request.release else Cause.BODY)
+    same_credential = request.credential_digest == row.credential_digest
+    match row.state_at(seen.now):
+        case State.UNCERTAIN:
+            return OutcomeUnknown(row)
         case State.RESERVED | State.SETTLING:
-            if request.credential_digest is None or same:
-                return Decision(Do.IN_PROGRESS, row)
-            return _other_credential(seen, request, row, Decision(Do.CONFLICT, row, Cause.CREDENTIAL))
+            if request.credential_digest is None or same_credential:
+                return InProgress()
+            return _other_credential(seen, request, Cause.CREDENTIAL)
         case State.SETTLED:
-            if same:
-                return Decision(Do.REPLAY, row)
-            return _other_credential(seen, request, row, Decision(Do.CONFLICT, row, Cause.PAID))
+            return Replay(row) if same_credential else _other_credential(seen, request, Cause.PAID)
         case State.FAILED | State.RELEASED:
-            if same:
-                return Decision(Do.REJECT, row)
-            return Decision(_unowned(seen, request), row)
-        case State.UNCERTAIN:  # An uncertain row is doubtful; the branch above has answered.
-            return Decision(Do.UNCERTAIN, row)
+            return Reject(row) if same_credential else _for_sale(seen, request)
 
 
-def _unowned(seen: Snapshot, request: Request) -> Do:
+def _for_sale(seen: Snapshot, request: Request) -> Challenge | Reserve | DuplicateProof:
     """No attempt stands in the way: a challenge without a credential, else a reservation unless a proof was used."""
     if request.credential_digest is None:
-        return Do.CHALLENGE
-    return Do.DUPLICATE_PROOF if seen.recorded.intersection(request.proofs) else Do.RESERVE
+        return Challenge()
+    return DuplicateProof() if _proof_was_used(seen, request) else Reserve()
 
 
-def _other_credential(seen: Snapshot, request: Request, row: Attempt, otherwise: Decision) -> Decision:
-    return Decision(Do.DUPLICATE_PROOF, row) if seen.recorded.intersection(request.proofs) else otherwise
+def _other_credential(seen: Snapshot, request: Request, cause: Cause) -> Conflict | DuplicateProof:
+    """The key is taken, and not by this credential."""
+    return DuplicateProof() if _proof_was_used(seen, request) else Conflict(cause)
+
+
+def _proof_was_used(seen: Snapshot, request: Request) -> bool:
+    return not seen.recorded.isdisjoint(request.proofs)

@@ -6,10 +6,10 @@ from ranking_evaluate.core import canonical
 
 
 def fingerprint(*, operation: str, protocol: str, release: str, input_sha256: str) -> str:
-    """Return the SHA-256, as 64 hex digits, of what is bought (lifecycle specification, section 1).
+    """Return the SHA-256, as 64 hex digits, of what is bought (docs/lifecycle.md, section 1).
 
-    White space, member order, number spelling and explicit defaults do not change it, since `input_sha256` is the
-    answer's own digest of the input.
+    White space, member order, number spelling and explicit defaults do not change it, because `input_sha256` is the
+    digest of the input in its canonical form.
     """
     bought: canonical.JsonValue = {"op": operation, "protocol": protocol, "release": release, "input": input_sha256}
     return canonical.sha256(canonical.encode(bought))

@@ -15,9 +15,9 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Event, State, Step
+from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.connections import CONNECTIONS, Connection, Connections, first_line
-from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
 from ranking_evaluate.attempts.migrations import bring_up_postgres, check, postgres_version
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
@@ -187,14 +187,14 @@ class PostgresStore:
         """Return all that the decision table needs, in one read."""
         return (await self._do(lambda db: self._look(db, key, proofs))).snapshot
 
-    async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
+    async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
         if not draft.proofs:
             raise ValueError("an attempt without a proof could be paid for twice")
 
         async def reserve(db: Connection) -> Attempt | None:
             found = await self._look(db, draft.key, draft.proofs)
-            if found.snapshot.next_n != seen.next_n or decide(found.snapshot, request).do is not Do.RESERVE:
+            if found.snapshot.next_n != seen.next_n or not isinstance(decide(found.snapshot, request), Reserve):
                 return None
             row = draft.begun(seen.next_n, found.snapshot.now)
             try:

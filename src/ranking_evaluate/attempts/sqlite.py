@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 
-from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Event, State, Step
-from ranking_evaluate.attempts.decide import Do, Request, Snapshot, decide
+from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
 from ranking_evaluate.attempts.migrations import SCHEMA_VERSION, back_up
 from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (
@@ -126,7 +126,7 @@ class SqliteStore:
 
         return await asyncio.to_thread(read)
 
-    async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
+    async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
         if not draft.proofs:
             raise ValueError("an attempt without a proof could be paid for twice")
@@ -135,7 +135,7 @@ class SqliteStore:
             now = self._clock()
             holders = _holders(db, draft.proofs, now)
             found = _snapshot(db, draft.key, holders, now)
-            if found.next_n != seen.next_n or decide(found, request).do is not Do.RESERVE:
+            if found.next_n != seen.next_n or not isinstance(decide(found, request), Reserve):
                 return None
             for row in found.rows:
                 if row.lapsed(now):

@@ -1,11 +1,11 @@
-"""The port of the stores: what a store of attempts promises, whatever keeps it."""
+"""The port of the stores: what every store of attempts promises (docs/lifecycle.md, section 7)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from ranking_evaluate.attempts.attempt import Attempt, Audit, Event, State, Step
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.sales import Sale
 
@@ -15,45 +15,46 @@ class StoreUnavailable(Exception):
 
 
 class CommitUnknown(StoreUnavailable):
-    """The write may or may not have been committed: re-read by the claim before anything else is decided."""
+    """The write may or may not have been committed; its caller looks the claim up before it decides anything else."""
 
 
 class AttemptStore(Protocol):
     """Durable attempts, proofs and sales; every method raises `StoreUnavailable` when the store cannot be reached.
 
-    Each writing method is one committed transaction before it returns, visible to every process. The events of
-    `attempt.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One `now()`
-    of the store decides leases and expiry. Two processes may share a store: uniqueness by (key, n) and by proof is the
-    whole argument, no lock of this process is part of it.
+    A method that writes returns after its one transaction is committed, visible to every process. The events of
+    `attempt.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One clock
+    of the store decides leases and expiry. Several processes may share a store; unique (key, n) and unique proofs keep
+    them apart, no lock does.
     """
 
     async def open(self) -> None:
         """Create or check the schema; raises `StoreUnavailable` with the reason when that is impossible."""
 
     async def close(self) -> None:
-        """Finish what is queued and let go of the store."""
+        """Finish what is queued and close the store."""
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
 
-    async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
-        """Insert the draft and its proofs at `seen.next_n`, or return None when the caller must read and decide again.
+    async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
+        """Return the inserted row, or None when the caller must read and decide again.
 
-        The transaction decides again on what it finds; lapsed reservations that hold the key or one of the proofs are
-        deleted whole. What is inserted is `draft.begun(n, now)`.
+        The row is `draft.begun(seen.next_n, now)`, inserted with its proofs. The transaction decides again on what it
+        finds. It deletes lapsed reservations that hold the key or one of the proofs, with all their proofs.
         """
 
     async def move(self, claim: str, event: Event) -> Step:
-        """Apply the event to the row with this claim, compare-and-set; a row that is gone gives a lost step.
+        """Apply the event to the row with this claim, by compare-and-set, and return the step.
 
-        A row that becomes settled is written into the books in the same transaction.
+        A row that is gone gives a step that its sender does not own. A row that becomes settled is written into the
+        books in the same transaction.
         """
 
     async def find(self, claim: str) -> Attempt | None:
-        """Return the row with this claim: how a write whose commit is unknown is looked up."""
+        """Return the row with this claim, if any: so a write whose commit is unknown is looked up."""
 
     async def recent(self, state: State | None = None, limit: int = 100) -> list[Attempt]:
-        """Return attempts, the ones that changed last first; `UNCERTAIN` includes settling ones past their lease."""
+        """Return attempts by the state that counts now (`Attempt.state_at`), the ones that changed last first."""
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.attempts.attempt import Attempt, Audit, Event, State, Step
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
@@ -53,7 +53,7 @@ class WatchedStore:
         with telemetry.StoreCall("read"):
             return await self._store.read(key, proofs)
 
-    async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
+    async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Pass on."""
         with telemetry.StoreCall("reserve"), self._suspecting():
             return await self._store.reserve(draft, request, seen)

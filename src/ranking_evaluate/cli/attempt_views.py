@@ -26,17 +26,12 @@ LIST_WIDTH_BESIDE_KEYS: Final = 44
 STYLES: Final = {State.UNCERTAIN: "bold yellow", State.SETTLED: "green", State.FAILED: "red"}
 
 
-def state_of(attempt: Attempt, now: float) -> State:
-    """Return an attempt's state as an operator sees it: a settling one past its lease is uncertain."""
-    return State.UNCERTAIN if attempt.doubtful(now) else attempt.state
-
-
 def document(attempt: Attempt, now: float) -> dict[str, Any]:
     """Return all that is kept of an attempt, but for its claim: who holds that owns the row."""
     return {
         "key": attempt.key,
         "n": attempt.n,
-        "state": state_of(attempt, now).value,
+        "state": attempt.state_at(now).value,
         "protocol": attempt.protocol,
         "operation": attempt.operation,
         "release": attempt.release,
@@ -93,7 +88,7 @@ def listing(found: Sequence[Attempt], now: float) -> Table:
     for heading in ("changed", "state", "price", "key"):
         table.add_column(heading, no_wrap=True, min_width=9)
     for attempt in found:
-        seen = state_of(attempt, now)
+        seen = attempt.state_at(now)
         price = f"{tokens(attempt.amount)} {attempt.protocol}"
         table.add_row(written(attempt.updated_at), Text(seen, STYLES.get(seen, "")), price, attempt.key)
     return table

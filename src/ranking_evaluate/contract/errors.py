@@ -23,6 +23,12 @@ from typing import ClassVar, Final, NamedTuple
 
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
 
+RETRY_AFTER: Final = 2
+"""Seconds to wait before an identical resend, where a payment is being settled or something is not there at the moment.
+
+A settlement takes about as long as a block, which is two seconds on Base; asking more often would learn nothing new.
+"""
+
 
 class Problem(NamedTuple):
     """What a code means to a caller.

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
-from ranking_evaluate.contract.errors import PROBLEMS, NotFound, Unavailable
+from ranking_evaluate.contract.errors import PROBLEMS, RETRY_AFTER, NotFound, Unavailable
 from ranking_evaluate.core.instants import written
 from ranking_evaluate.http.requests import read_headers, read_key
 from ranking_evaluate.http.responses import json_response
@@ -33,7 +33,9 @@ async def show_attempt(request: Request, store: AttemptStore) -> Response:
     try:
         seen = await store.read(key)
     except StoreUnavailable as error:
-        raise Unavailable("STATE_UNAVAILABLE", "The record of purchases cannot be read.", retry_after=2) from error
+        raise Unavailable(
+            "STATE_UNAVAILABLE", "The record of purchases cannot be read.", retry_after=RETRY_AFTER
+        ) from error
     if seen.current is not None:
         return json_response(_document(seen.current, seen.now))
     if seen.paid:
@@ -44,7 +46,7 @@ async def show_attempt(request: Request, store: AttemptStore) -> Response:
 
 
 def _document(attempt: Attempt, now: float) -> dict[str, object]:
-    state = State.UNCERTAIN if attempt.doubtful(now) else attempt.state
+    state = attempt.state_at(now)
     return {
         "protocol": attempt.protocol,
         "operation": attempt.operation,

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from starlette.requests import Request
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
-from ranking_evaluate.contract.errors import MethodNotAllowed, PaymentRequired, Unavailable
+from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, PaymentRequired, Unavailable
 from ranking_evaluate.http.requests import read_headers
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.order import offer_of
 from ranking_evaluate.payments.protocol import PaymentProtocol
-
-RETRY_AFTER: Final = 2
 
 
 async def quote(

@@ -1,4 +1,4 @@
-"""A request's headers and body -> an order, or the first refusal (lifecycle specification, section 2, steps 3 to 6)."""
+"""A request's headers and body, or the first refusal: steps 3 to 6 of docs/lifecycle.md, section 2."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ REFUSED_BEFORE_BROADCAST: Final = frozenset(
         "asset_not_deployed_contract",
     }
 )
-"""Reasons that are given before any broadcast and stay true if a first copy of the call landed (section 5)."""
+"""Reasons given before any broadcast, still true if a first copy of the call landed (docs/lifecycle.md, section 5)."""
 
 _WORDS: Final[Mapping[str, str]] = {
     f"{_EXACT_EVM}insufficient_balance": "the wallet holds less than the price",
@@ -236,7 +236,7 @@ def classify_verification(answer: Answer, *, payer: str) -> Verification:
 
 
 def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settlement:
-    """Return what a /settle answer means (lifecycle specification, section 5).
+    """Return what a /settle answer means (docs/lifecycle.md, section 5).
 
     `Settled` and `Refused` are definite; whatever is not exactly one of them is `Uncertain`. The receipt header is
     empty here: the adapter writes it.

@@ -1,4 +1,4 @@
-"""What the settle call said: one pure classifier, a row for each line of the table in the lifecycle."""
+"""What the settle call said: one pure classifier, the MPP lines of docs/lifecycle.md, section 5."""
 
 from __future__ import annotations
 
