@@ -416,7 +416,8 @@ class Machine:
         for proof, key in moves:
             row = rows.get(proof)
             if row is None and not self.ledger.calls[proof]:
-                continue  # A third party's move, at a moment that no record of ours outlived (docs/lifecycle.md, section 10).
+                # A third party's move, at a moment that no record of ours outlived (docs/lifecycle.md, section 10).
+                continue
             if row is None or row.state is not State.SETTLED:
                 self.violation(f"lost receipt: {key} paid with {proof}, and its attempt is {row and row.state}")
         for key in keys:
