@@ -133,8 +133,8 @@ def _lookups(report: Report) -> None:
 def _paid(report: Report) -> None:
     report.heading(
         "Paid calls",
-        "x402 against an instant facilitator; three durable commits against a middleware that keeps nothing. One "
-        "caller: goal 1.0 at median and p99. 50 callers: goal 1.3 paid, 3 unpaid.",
+        "x402 against an instant facilitator; two durable commits and a lazy one against a middleware that keeps "
+        "nothing. One caller: goal 1.1 at the median and 1.2 at p99. 50 callers: goal 2 paid, 3 unpaid.",
     )
     for place in (None, "/dev/shm") if Path("/dev/shm").is_dir() else (None,):  # noqa: S108 - A disk that costs nothing.
         where = "a disk in memory" if place else "the disk of the temporary files"
@@ -149,14 +149,15 @@ def _paid_rows(report: Report, running: Running, place: str | None, where: str) 
     yield "", OURS, STOCK, "ratio"
     seconds = paid.latencies(running.ports, calls)
     asked = statistics.median(asyncio.run(paid.facilitator_calls(running.facilitator, calls)))
-    committing = statistics.median(store.commits(calls, place))
+    committing = store.commits(calls, place)
     for name, of in (("median", statistics.median), ("p99", partial(percentile, share=0.99))):
         ours, theirs = of(seconds[OURS]), of(seconds[STOCK])
         yield f"paid, one caller, {name}", microseconds(ours), microseconds(theirs), f"{ours / theirs:.2f}"
         yield f"- less {microseconds(asked)} for its facilitator calls", microseconds(ours - asked), "", ""
         _bar(report, f"A paid call, one caller, {name}, the database on {where}", ours / theirs, 1.0)
-    yield "its three durable commits alone, median", microseconds(committing), "", ""
-    for kind, goal in ((paid.PAID, 1.3), (paid.UNPAID, 3.0)):
+    for name, taken in committing.items():
+        yield f"- of it {name}, median", microseconds(statistics.median(taken)), "", ""
+    for kind, goal in ((paid.PAID, 2.0), (paid.UNPAID, 3.0)):
         found = paid.throughput(
             running.ports, calls if kind == paid.PAID else 10 * calls, kind, rounds=2 if report.quick else 5
         )

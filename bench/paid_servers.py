@@ -1,8 +1,8 @@
 """The three processes of a paid call: this service, the x402 SDK's own FastAPI middleware, and their facilitator.
 
 The middleware stands around a handler that returns a constant and keeps no record; this service evaluates, and commits
-three times to disk. Both are one uvicorn process with uvloop and httptools, and ask the same facilitator process, which
-does not look at signatures and answers at once.
+three times, twice waiting for the disk. Both are one uvicorn process with uvloop and httptools, and ask the same
+facilitator process, which does not look at signatures and answers at once.
 """
 
 from __future__ import annotations

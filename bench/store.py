@@ -1,13 +1,14 @@
-"""The embedded store: look-ups in small and large files, and the three durable commits of a purchase alone."""
+"""The embedded store: look-ups in small and large files, and the three commits of a purchase alone."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 import tempfile
 import time
 from pathlib import Path
+
+import apsw
 
 from ranking_evaluate.attempts.attempt import Draft, RecordSettled, Submit
 from ranking_evaluate.attempts.decide import Request
@@ -38,21 +39,22 @@ async def _lookups(counts: tuple[int, ...], looks: int) -> dict[int, list[float]
             for count, store in stores.items():
                 started = time.perf_counter()
                 await store.read(secrets.token_hex(16), (secrets.token_bytes(32),))
-                # The transaction of a look-up ends with the turn of the event loop.
-                await asyncio.sleep(0)
                 taken[count].append(time.perf_counter() - started)
         for store in stores.values():
             await store.close()
     return taken
 
 
-def commits(purchases: int, parent: str | None = None) -> list[float]:
-    """Return the seconds that RESERVE, SUBMIT and SETTLED take together, of one purchase after the other."""
+RESERVE, SUBMIT, SETTLED = "RESERVE, lazy", "SUBMIT, durable", "SETTLED with its sale, durable"
+
+
+def commits(purchases: int, parent: str | None = None) -> dict[str, list[float]]:
+    """Return the seconds that each commit of a purchase takes, of one purchase after the other."""
     return asyncio.run(_commits(purchases, parent))
 
 
-async def _commits(purchases: int, parent: str | None) -> list[float]:
-    taken = []
+async def _commits(purchases: int, parent: str | None) -> dict[str, list[float]]:
+    taken: dict[str, list[float]] = {RESERVE: [], SUBMIT: [], SETTLED: []}
     with tempfile.TemporaryDirectory(dir=parent) as directory:
         store = SqliteStore(Path(directory) / "attempts.db")
         await store.open()
@@ -60,11 +62,15 @@ async def _commits(purchases: int, parent: str | None) -> list[float]:
             draft = _draft()
             request = Request(draft.key, draft.fingerprint, draft.release, draft.credential_digest, draft.proofs)
             seen = await store.read(draft.key, draft.proofs)
-            started = time.perf_counter()
+            times = [time.perf_counter()]
             await store.reserve(draft, request, seen)
+            times.append(time.perf_counter())
             await store.move(draft.claim, Submit(100.0))
+            times.append(time.perf_counter())
             await store.move(draft.claim, RecordSettled("r" * 300, "0x" + "ab" * 32, draft.payer))
-            taken.append(time.perf_counter() - started)
+            times.append(time.perf_counter())
+            for name, began, ended in zip(taken, times, times[1:], strict=False):
+                taken[name].append(ended - began)
         await store.close()
     return taken
 
@@ -94,7 +100,7 @@ def _draft() -> Draft:
 def _fill(path: Path, count: int) -> None:
     """Insert settled attempts in one transaction, as the service would have left them."""
     digest, now = "ab" * 32, time.time()
-    db = sqlite3.connect(path, isolation_level=None)
+    db = apsw.Connection(str(path))
     db.execute("PRAGMA synchronous = OFF")
     db.execute("BEGIN")
     attempts, proofs = [], []

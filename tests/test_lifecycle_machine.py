@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sqlite3
 import tempfile
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
+import apsw
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
@@ -143,8 +143,8 @@ class Lifecycle(RuleBasedStateMachine):
     def new_store(self) -> AttemptStore:
         return SqliteStore(self.path, self.clock)
 
-    def states_that_hold(self, proof: bytes) -> list[tuple[str]]:
-        with contextlib.closing(sqlite3.connect(self.path)) as reader:
+    def states_that_hold(self, proof: bytes) -> list[Any]:
+        with contextlib.closing(apsw.Connection(str(self.path))) as reader:
             return reader.execute(f"{STATES_THAT_HOLD} ?", (proof,)).fetchall()
 
     def new_process(self) -> Process:
@@ -470,7 +470,7 @@ class LifecycleInPostgres(Lifecycle):
     def new_store(self) -> AttemptStore:
         return PostgresStore(self.url, lambda database: self.clock())
 
-    def states_that_hold(self, proof: bytes) -> list[tuple[str]]:
+    def states_that_hold(self, proof: bytes) -> list[Any]:
         with psycopg.connect(self.url, options="-c search_path=ranking_evaluate") as reader:
             return reader.execute(f"{STATES_THAT_HOLD} %s".encode(), (proof,)).fetchall()
 

@@ -728,6 +728,52 @@ async def test_money_that_cannot_be_recorded_is_uncertain_and_logged(
     assert "receipt of first" in logged
     shop.clock.advance(12)
     assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
+    shop.store.before = lambda name, event: None
+
+
+async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwards_and_replayed(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RECORD_FOR", 0.0)
+    monkeypatch.setattr(module, "RECORD_AGAIN", 0.01)
+    shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
+    first = shop.signed()
+    assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
+    shop.clock.advance(12)
+    assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
+    assert await shop.state() is State.UNCERTAIN
+    shop.store.before = lambda name, event: None
+    async with asyncio.timeout(5):
+        while await shop.state() is not State.SETTLED:  # noqa: ASYNC110 - A row has no event.
+            await asyncio.sleep(0.005)
+    delivery = await shop.buy(first)
+    assert (delivery.replayed, delivery.receipt, shop.settlements) == (True, "receipt of first", 1)
+
+
+async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RECORD_FOR", 0.05)
+    shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
+    assert (await shop.refused(shop.signed())).code == "PAYMENT_UNCERTAIN"
+    async with asyncio.timeout(5):
+        await shop.purchases.drain()
+
+
+async def test_while_nothing_can_be_written_nobody_is_asked_to_pay_and_what_was_bought_is_delivered(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shop.signed()
+    await shop.buy(first)
+
+    async def full() -> None:
+        raise StoreUnavailable("database or disk is full")
+
+    monkeypatch.setattr(shop.store, "check_writable", full)
+    for asked in (None, shop.signed("second", key="another-key-0123456789")):
+        assert (await shop.refused(asked, key="another-key-0123456789")).code == "STATE_UNAVAILABLE"
+    assert shop.protocol.challenges == 0
+    assert (await shop.buy(first)).replayed
 
 
 async def test_an_outcome_that_cannot_be_recorded_is_in_progress_and_then_uncertain(shop: Shop) -> None:

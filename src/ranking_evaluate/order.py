@@ -5,6 +5,7 @@ Steps 1 to 3 of the walk, and the check of our terms on which step 5 acts. Nothi
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -165,4 +166,6 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         payment_id=facts.payment_id,
         valid_before=facts.valid_before,
         transaction=facts.transaction,
+        recipient=facts.pay_to,
+        answer_sha256=hashlib.sha256(purchase.answer.body).hexdigest(),
     )

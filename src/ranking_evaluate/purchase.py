@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
@@ -88,10 +89,16 @@ deciding about the row.
 """
 
 RECORD_FOR: Final = 60.0
-"""Seconds for which the record of money that moved is tried again: as long as a database takes to start again.
+"""Seconds after which a caller, or a shutdown, waits no longer for the record of money that moved.
 
-After that the caller is told PAYMENT_UNCERTAIN, and the row is uncertain by its lease.
+As long as a database takes to start again. After that the caller is told PAYMENT_UNCERTAIN, and the row is uncertain
+by its lease until the record is written.
 """
+
+RECORD_AGAIN: Final = 0.5
+"""Seconds before that record is tried again; twice as long each time, up to `RECORD_AGAIN_AT_MOST`."""
+
+RECORD_AGAIN_AT_MOST: Final = 10.0
 
 READ_AGAIN: Final = 5
 """How often a reservation that met another one is decided again before the caller is asked to come back.
@@ -129,6 +136,7 @@ class Purchases:
         self._settle_timeout = settle_timeout
         self._clock = clock
         self._running: set[asyncio.Task[Delivery]] = set()
+        self._recording: set[asyncio.Task[Step]] = set()
         self._closing = False
 
     async def buy(self, order: Order) -> Delivery:
@@ -143,10 +151,14 @@ class Purchases:
             ) from error
 
     async def drain(self) -> None:
-        """Take no new payments, and wait for the settlements under way."""
+        """Take no new payments, wait for the settlements under way, and a minute at most for records of money."""
         self._closing = True
         while self._running:
             await asyncio.wait(self._running)
+        if self._recording:
+            await asyncio.wait(self._recording, timeout=RECORD_FOR)
+        for task in self._recording:
+            task.cancel()
 
     # 4 and 5: decide by the table, and reserve.
 
@@ -171,6 +183,7 @@ class Purchases:
             case Replay(row=row):
                 return _delivery(purchase, row, replayed=True)
             case Challenge():
+                await self._store.check_writable()
                 self._check_protocol(purchase)
                 if isinstance(purchase.credential, Unreadable):
                     raise await self._rejected(purchase, purchase.credential.reason)
@@ -191,12 +204,13 @@ class Purchases:
                     # This changes what is written down, not the answer.
                     with contextlib.suppress(StoreUnavailable):
                         await self._store.move(row.claim, Lapse())
-                raise _uncertain()
+                raise _uncertain(row.reason_code, row.reported_transaction)
             case _:
                 assert_never(decision)
 
     async def _admit(self, purchase: Purchase) -> None:
         """Let a payment attempt through: the protocol is ready, the client's window is open, our terms are met."""
+        await self._store.check_writable()
         self._check_protocol(purchase)
         await self._rates.count_payment(purchase.order.client)
         if purchase.objection is not None:
@@ -237,9 +251,9 @@ class Purchases:
             case Rejected(reason=reason):
                 if await self._moved(attempt, Withdraw()):
                     raise await self._rejected(purchase, reason)
-            case Spent(reason=reason):
-                if await self._moved(attempt, RecordSpent(reason)):
-                    raise _uncertain()
+            case Spent(reason=reason, code=code):
+                if await self._moved(attempt, RecordSpent(reason, code)):
+                    raise _uncertain(code)
             case Unreachable(reason=reason):
                 if await self._moved(attempt, Withdraw()):
                     raise _provider_unavailable(reason)
@@ -276,6 +290,8 @@ class Purchases:
             outcome=type(outcome).__name__,
             rail=attempt.protocol,
             key_prefix=telemetry.key_prefix(attempt.key),
+            reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,
+            reported_transaction=outcome.transaction if isinstance(outcome, Uncertain) else None,
         )
         return await self._record(attempt, purchase, outcome)
 
@@ -304,25 +320,35 @@ class Purchases:
                     )
                 elif step.owned and step.attempt is not None:
                     return _delivery(purchase, step.attempt, replayed=False)
-            case Refused(reason=reason, receipt=receipt):
-                if await self._moved(attempt, RecordRefused(reason, receipt)):
+            case Refused(reason=reason, receipt=receipt, code=code):
+                if await self._moved(attempt, RecordRefused(reason, receipt, code)):
                     raise await self._rejected(purchase, reason, receipt)
             case NotSent(reason=reason):
                 if await self._moved(attempt, RecordNotSent()):
                     raise _provider_unavailable(reason)
-            case Uncertain(reason=reason):
-                if await self._moved(attempt, RecordUncertain(reason)):
-                    raise _uncertain()
+            case Uncertain(reason=reason, code=code, transaction=reported):
+                if await self._moved(attempt, RecordUncertain(reason, code, reported)):
+                    raise _uncertain(code, reported)
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
 
     async def _record_money(self, attempt: Attempt, event: RecordSettled) -> Step:
-        """Record that money moved, trying again for a minute; after that the row is uncertain by its lease."""
-        give_up = time.monotonic() + RECORD_FOR
+        """Record that money moved; the caller hears of it within a minute, the record is tried until it is written."""
+        recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
+        self._recording.add(recording)
+        recording.add_done_callback(self._recording.discard)
+        done, _ = await asyncio.wait([recording], timeout=RECORD_FOR)
+        if not done:
+            raise _uncertain()
+        return await recording
+
+    async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
+        """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
+        wait = RECORD_AGAIN
         while True:
             try:
-                return await self._store.move(attempt.claim, event)
+                step = await self._store.move(attempt.claim, event)
             except StoreUnavailable as error:
                 telemetry.alarm(
                     "unrecorded_money",
@@ -332,9 +358,18 @@ class Purchases:
                     receipt=event.receipt,
                     key_prefix=telemetry.key_prefix(attempt.key),
                 )
-                if time.monotonic() > give_up:
-                    raise _uncertain() from error
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
+                continue
+            if step.attempt is None:
+                telemetry.alarm(
+                    "unrecorded_money",
+                    "money moved and its attempt is gone from the store",
+                    transaction=event.transaction,
+                    receipt=event.receipt,
+                    key_prefix=telemetry.key_prefix(attempt.key),
+                )
+            return step
 
     async def _moved(self, attempt: Attempt, event: Event) -> bool:
         """Return whether the event took effect; otherwise this walk has lost its claim and decides nothing."""
@@ -375,14 +410,22 @@ _CONFLICTS: Final[Mapping[Cause, str]] = {
 
 def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     """Return the answer with the row's own receipt; it is recomputed from the body that was just sent."""
-    if row.output_sha256 != purchase.answer.output_sha256 or row.receipt is None:
+    sold = (purchase.answer.output_sha256, hashlib.sha256(purchase.answer.body).hexdigest())
+    # Schema 1 did not keep the whole answer's digest.
+    if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
 
 
-def _uncertain() -> PaymentUncertain:
-    return PaymentUncertain("PAYMENT_UNCERTAIN", "The payment was submitted, and its outcome is not known.")
+def _uncertain(code: str | None = None, reported: str | None = None) -> PaymentUncertain:
+    """Return the conflict, with what the provider said: as its words, since nothing proves them."""
+    words = ["The payment was submitted, and its outcome is not known."]
+    if code is not None:
+        words.append(f"The provider says {code}.")
+    if reported is not None:
+        words.append(f"It names the transaction {reported}, without proof.")
+    return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
 
 
 def _provider_unavailable(reason: str | None) -> Unavailable:

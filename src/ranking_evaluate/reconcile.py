@@ -159,7 +159,7 @@ class Reconciler:
         return step.attempt
 
     def _facts(self, attempt: Attempt) -> PaymentFacts | None:
-        """Return what the chain is asked about; the recipient is the current setting, because no row holds it."""
+        """Return what the chain is asked about; the recipient is the current setting where schema 1 kept none."""
         protocol = self._protocols.get(attempt.protocol)
         if protocol is None:
             return None
@@ -167,7 +167,7 @@ class Reconciler:
             network=attempt.network,
             asset=attempt.asset,
             amount=attempt.amount,
-            pay_to=protocol.terms().pay_to,
+            pay_to=attempt.recipient or protocol.terms().pay_to,
             payer=attempt.payer,
             payment_id=attempt.payment_id,
             valid_before=attempt.valid_before,

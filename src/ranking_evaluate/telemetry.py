@@ -118,6 +118,12 @@ _SETTLE_SECONDS: Final = Histogram(
     buckets=(0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 90, 120),
     registry=REGISTRY,
 )
+_SOLD: Final = Counter(
+    "ranking_evaluate_sold_base_units",
+    "Base units of the asset in payments that this process recorded as received.",
+    ["rail", "operation", "network", "asset"],
+    registry=REGISTRY,
+)
 ALARMS: Final = Counter(
     "ranking_evaluate_alarms",
     "What an operator must look at: unrecorded_money, settled_after_release, replay_differs.",
@@ -201,6 +207,11 @@ def count_settlement(rail: str, outcome: str, seconds: float) -> None:
     """Count one settle call."""
     _SETTLEMENTS.labels(rail, outcome).inc()
     _SETTLE_SECONDS.labels(rail).observe(seconds)
+
+
+def count_sale(rail: str, operation: str, network: str, asset: str, amount: int) -> None:
+    """Count a payment that was recorded as received."""
+    _SOLD.labels(rail, operation, network, asset).inc(amount)
 
 
 def alarm(what: str, text: str, **facts: str | None) -> None:

@@ -61,7 +61,7 @@ def becomes(
 ) -> tuple[str, Step]:
     """Return the step to this state, where everything that is not named stays as it was, but without a lease."""
     made = replace(SITUATIONS[situation], state=state, updated_at=NOW, **{"lease": None, "reason": None, **changes})
-    return situation, Step(made, owned=owned, audit=audit)
+    return situation, Step(made, owned=owned, audit=audit, sold=state is State.SETTLED)
 
 
 def expected() -> dict[tuple[str, str], Step]:

@@ -7,22 +7,21 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
+import apsw
 import pytest
 
+from ranking_evaluate.attempts import sqlite_file
 from ranking_evaluate.attempts.attempt import State, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
-from tests.attempts.samples import KEY, NOW, OTHER_KEY, asks, draft, reserved, settled, tried
+from tests.attempts.samples import NOW, draft, reserved, settled, tried
 from tests.fakes import FixedClock
 
 pytestmark = pytest.mark.anyio
@@ -50,13 +49,6 @@ async def opening(path: Path | str) -> str:
     return str(caught.value)
 
 
-async def reconnect(store: SqliteStore) -> None:
-    """Let go of the connections, as a failed transaction and a failed read do."""
-    store._reader.close()
-    with suppress(StoreUnavailable):
-        await store._writer.do(lambda db: db.close(), writes=False)
-
-
 @contextmanager
 def without_privileges() -> Iterator[None]:
     """Act as somebody to whom permissions apply, also where the tests run as root."""
@@ -77,17 +69,23 @@ async def test_the_file_belongs_to_its_owner_alone(path: Path, store: SqliteStor
     await reserved(store, draft())
     assert {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {
         "attempts.db": 0o600,
-        "attempts.db-journal": 0o600,
+        "attempts.db-wal": 0o600,
+        "attempts.db-shm": 0o600,
     }
 
 
-async def test_every_connection_keeps_a_truncated_journal_and_syncs_fully(store: SqliteStore) -> None:
-    def pragma(name: str) -> Any:
-        return store._writer.do(lambda db: db.execute(f"PRAGMA {name}").fetchone()[0], writes=False)
+async def test_a_library_that_can_corrupt_a_log_is_refused() -> None:
+    sqlite_file.check_library("3.51.3")
+    sqlite_file.check_library("3.60.0")
+    for version in ("3.51.2", "3.40.1", "3.7.17"):
+        with pytest.raises(StoreUnavailable, match=r"install an apsw with 3\.51\.3 or newer"):
+            sqlite_file.check_library(version)
 
-    for _ in range(2):
-        assert [await pragma("journal_mode"), await pragma("synchronous")] == ["truncate", 2]
-        await reconnect(store)
+
+async def test_a_closed_store_is_one_file_without_a_log(path: Path, store: SqliteStore) -> None:
+    await settled(store, draft())
+    await store.close()
+    assert [file.name for file in path.parent.iterdir()] == ["attempts.db"]
 
 
 async def test_what_was_stored_is_there_when_the_file_is_opened_again(path: Path, store: SqliteStore) -> None:
@@ -122,7 +120,6 @@ async def test_a_file_that_cannot_be_written_is_found_when_it_is_opened() -> Non
         await store.open()
         await store.close()
         (folder / "attempts.db").chmod(0o444)
-        (folder / "attempts.db-journal").unlink()
         folder.chmod(0o555)
         with without_privileges():
             assert "readonly database" in await opening(folder / "attempts.db")
@@ -136,31 +133,9 @@ async def test_a_file_that_is_no_database_is_left_alone(path: Path) -> None:
 
 
 async def test_another_programs_database_is_left_alone(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as db:
+    with closing(apsw.Connection(str(path))) as db:
         db.execute("CREATE TABLE attempts (id)")
     assert await opening(path) == f"{path} is a database, but not an attempt store"
-
-
-async def test_another_schema_version_is_refused_by_name(path: Path, store: SqliteStore) -> None:
-    await store.close()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 2")
-    assert await opening(path) == (f"{path} has schema version 2, this release reads 1: run the release that wrote it")
-
-
-async def test_a_write_ahead_log_is_switched_off_or_refused_while_somebody_uses_it(
-    path: Path, store: SqliteStore
-) -> None:
-    await store.close()
-    with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("SELECT * FROM attempts").fetchall()
-        assert "locked" in await opening(path)
-    again = SqliteStore(path)
-    await again.open()
-    assert await again.recent() == []
-    await again.close()
-    assert not [file for file in path.parent.iterdir() if file.name.endswith("-wal")]
 
 
 async def test_a_folder_in_the_files_place_is_refused(tmp_path: Path) -> None:
@@ -175,22 +150,14 @@ async def test_two_processes_may_make_the_file_at_once(path: Path) -> None:
     await asyncio.gather(*(store.close() for store in stores))
 
 
-async def test_a_file_that_vanishes_is_not_replaced_by_an_empty_one(path: Path, store: SqliteStore) -> None:
-    path.unlink()
-    await reconnect(store)
-    with pytest.raises(StoreUnavailable, match="unable to open"):
-        await store.read(KEY)
-    assert not path.exists()
-
-
 # Locks and failing commits, as another connection makes them.
 
 
 async def test_while_another_process_writes_the_store_is_unavailable_and_writes_nothing(
     path: Path, store: SqliteStore
 ) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked") as caught:
             await tried(store, draft())
         assert not isinstance(caught.value, CommitUnknown)
@@ -199,18 +166,11 @@ async def test_while_another_process_writes_the_store_is_unavailable_and_writes_
     await reserved(store, draft())
 
 
-async def test_reads_go_on_while_another_process_prepares_a_write(path: Path, store: SqliteStore) -> None:
-    row = await reserved(store, draft())
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        assert await store.find(row.claim) == row
-
-
 async def test_a_store_waits_for_another_processes_write(path: Path) -> None:
     store = SqliteStore(path, FixedClock(NOW))
     await store.open()
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("BEGIN IMMEDIATE")
         waiting = asyncio.create_task(reserved(store, draft()))
         await asyncio.sleep(0.2)
         assert not waiting.done()
@@ -219,45 +179,26 @@ async def test_a_store_waits_for_another_processes_write(path: Path) -> None:
     await store.close()
 
 
-async def test_a_commit_that_did_not_land_is_unknown_and_the_claim_tells(path: Path, store: SqliteStore) -> None:
+@pytest.mark.parametrize("lands", [False, True])
+async def test_a_commit_whose_fate_is_unknown_is_told_by_the_claim(store: SqliteStore, lands: bool) -> None:
     row = await reserved(store, draft())
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN")
-        other.execute("SELECT * FROM attempts").fetchall()  # A reader's lock lets a write begin, but not commit.
-        with pytest.raises(CommitUnknown):
-            await store.move(row.claim, Submit(70.0))
-        with pytest.raises(CommitUnknown):
-            await tried(store, draft("second", key=OTHER_KEY))
-        other.execute("ROLLBACK")
-    assert await store.find(row.claim) == row
-    assert await store.find("claim of second") is None
+    file = store._writer._file
+    assert file is not None
 
+    def unheard(cursor: object, statement: str, values: object) -> bool:
+        if statement == "COMMIT":
+            if lands:
+                file.db.set_exec_trace(None)
+                file.db.execute("COMMIT")
+            raise apsw.IOError("disk I/O error")
+        return True
 
-async def test_a_commit_that_landed_unheard_is_unknown_and_the_claim_tells(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Unheard(sqlite3.Connection):
-        silent = False
-
-        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
-            cursor = super().execute(sql, *args)
-            if sql == "COMMIT" and self.silent:
-                raise sqlite3.OperationalError("disk I/O error")
-            return cursor
-
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Unheard))
-    store = SqliteStore(path, FixedClock(NOW))
-    await store.open()
-    made = draft()
-    seen = await store.read(made.key, made.proofs)
-    monkeypatch.setattr(Unheard, "silent", True)
+    file.db.set_exec_trace(unheard)
     with pytest.raises(CommitUnknown):
-        await store.reserve(made, asks(made), seen)
-    monkeypatch.setattr(Unheard, "silent", False)
-    found = await store.find(made.claim)
+        await store.move(row.claim, Submit(70.0))
+    found = await store.find(row.claim)
     assert found is not None
-    assert (found.state, found.n) == (State.RESERVED, 1)
-    await store.close()
+    assert found.state is (State.SETTLING if lands else State.RESERVED)
 
 
 # Two processes, and the death of one.
@@ -341,7 +282,7 @@ async def test_a_kill_in_the_middle_of_writes_loses_nothing_that_was_acknowledge
         assert row.state is State.SETTLED
         assert row.proofs == draft(claim.removeprefix("claim of ")).proofs
     await store.close()
-    with closing(sqlite3.connect(path)) as db:
+    with closing(apsw.Connection(str(path))) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
@@ -350,25 +291,30 @@ async def test_a_kill_in_the_middle_of_writes_loses_nothing_that_was_acknowledge
 LISTED = """
     key n protocol operation release fingerprint credential_digest claim state lease reason amount asset network payer
     payment_id valid_before transaction receipt output_sha256 created_at updated_at expires_at
+    recipient reason_code reported_transaction answer_sha256
+"""
+SOLD = """
+    id at key_sha256 n protocol operation release amount asset network recipient payer transaction reconciled
+    refunded_at refund_transaction
 """
 """What docs/lifecycle.md, section 7, lets be kept; the proofs stand in their own table."""
 
 
 async def test_nothing_but_the_listed_columns_is_kept(path: Path, store: SqliteStore) -> None:
-    with closing(sqlite3.connect(path)) as db:
+    with closing(apsw.Connection(str(path))) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         columns = {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
     assert columns == {
         "attempts": set(LISTED.split()),
         "proofs": {"proof", "key", "n", "claim", "last_state"},
         "audit": {"at", "key", "n", "who", "what", "evidence"},
+        "sales": set(SOLD.split()),
     }
 
 
 async def test_no_scratch_file_is_left_beside_it(path: Path, store: SqliteStore) -> None:
     await asyncio.gather(*(settled(store, draft(f"c{n}", key=f"purchase-number-{n:04d}")) for n in range(100)))
-    assert {file.name for file in path.parent.iterdir()} == {"attempts.db", "attempts.db-journal"}
-    assert (path.parent / "attempts.db-journal").stat().st_size == 0
+    assert {file.name for file in path.parent.iterdir()} == {"attempts.db", "attempts.db-wal", "attempts.db-shm"}
 
 
 @pytest.mark.parametrize(
@@ -386,6 +332,6 @@ async def test_no_scratch_file_is_left_beside_it(path: Path, store: SqliteStore)
 async def test_what_a_purchase_and_the_purge_ask_is_found_by_an_index(
     path: Path, store: SqliteStore, query: str
 ) -> None:
-    with closing(sqlite3.connect(path)) as db:
+    with closing(apsw.Connection(str(path))) as db:
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {query}")]
     assert all("USING" in step for step in plan), plan

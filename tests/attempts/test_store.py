@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,7 @@ from ranking_evaluate.attempts.decide import (
     decide,
 )
 from ranking_evaluate.attempts.postgres import PostgresStore
+from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from tests.attempts.samples import (
@@ -617,3 +620,88 @@ async def test_a_closed_store_is_unavailable(store: AttemptStore) -> None:
     with pytest.raises(StoreUnavailable):
         await store.read(KEY)
     await store.close()
+
+
+# The books.
+
+
+async def test_a_settlement_is_a_sale_with_all_that_the_books_keep(store: AttemptStore, clock: FixedClock) -> None:
+    clock.advance(7)
+    row = await settled(store, draft(recipient="0x" + "44" * 20))
+    [sale] = await store.sales()
+    assert sale == Sale(
+        id=sale.id,
+        at=NOW + 7,
+        key_sha256=hashlib.sha256(KEY.encode()).hexdigest(),
+        n=1,
+        protocol="x402",
+        operation="ranking.evaluate",
+        release="0.29.0",
+        amount=10_000,
+        asset=row.asset,
+        network="eip155:84532",
+        recipient="0x" + "44" * 20,
+        payer=row.payer,
+        transaction=TX,
+        reconciled=False,
+    )
+    assert await store.sales_of(KEY) == [sale]
+    assert await store.sales_of(OTHER_KEY) == []
+
+
+async def test_only_payments_received_are_sales_and_each_is_one(store: AttemptStore) -> None:
+    await failed(store, "refused")
+    await released(store, "late")
+    assert await store.sales() == []
+    await store.move("claim of late", RecordSettled("receipt", TX))
+    await store.move("claim of late", RecordSettled("receipt", TX))
+    [late] = await store.sales()
+    assert (late.n, late.reconciled) == (2, False)
+    row = await settling(store, draft("doubted", key=OTHER_KEY))
+    await store.move(row.claim, RecordUncertain("timeout"))
+    await store.move(row.claim, OperatorSettle("reconciled", TX, "ada", "block 7"))
+    [_, decided] = await store.sales()
+    assert (decided.reconciled, decided.id > late.id) == (True, True)
+
+
+async def test_a_sale_that_cannot_be_written_undoes_the_settlement(store: AttemptStore) -> None:
+    row = await settling(store, draft())
+    with pytest.raises(StoreUnavailable):
+        await store.move(row.claim, RecordSettled("receipt", "0x" + "a" * 300))
+    assert await store.find(row.claim) == row
+    assert await store.sales() == []
+
+
+async def test_sales_outlive_the_purge_and_come_page_by_page(store: AttemptStore, clock: FixedClock) -> None:
+    for n in range(5):
+        await settled(store, draft(f"c{n}", key=f"purchase-number-{n:04d}"))
+    clock.advance(DAY)
+    assert await store.purge() == 5
+    first = await store.sales(limit=3)
+    rest = await store.sales(after=first[-1].id, limit=3)
+    assert [len(first), len(rest)] == [3, 2]
+    assert await store.sales(after=rest[-1].id) == []
+
+
+async def test_a_refund_is_recorded_once_with_its_audit_row(store: AttemptStore, clock: FixedClock) -> None:
+    await settled(store, draft())
+    [sale] = await store.sales_of(KEY)
+    clock.advance(60)
+    back = "0x" + "cd" * 32
+    assert await store.refund(sale, back, Audit("ada", "refunded", back), KEY)
+    assert not await store.refund(sale, "0x" + "ef" * 32, Audit("ada", "refunded", "twice"), KEY)
+    assert await store.sales() == [replace(sale, refunded_at=NOW + 60, refund_transaction=back)]
+    assert await store.audits(KEY) == [(NOW + 60, 1, Audit("ada", "refunded", back))]
+
+
+async def test_what_a_provider_says_is_kept_beside_the_reason(store: AttemptStore) -> None:
+    row = await settling(store, draft())
+    step = await store.move(row.claim, RecordUncertain("it is pending", "settlement_pending", "0xreported"))
+    assert step.attempt is not None
+    assert (step.attempt.reason_code, step.attempt.reported_transaction) == ("settlement_pending", "0xreported")
+    assert (await store.find(row.claim)) == step.attempt
+    assert step.attempt.transaction is None
+    step = await store.move(row.claim, RecordSettled("receipt", TX))
+    assert step.attempt is not None
+    assert (step.attempt.transaction, step.attempt.reason_code) == (TX, None)
+    assert step.attempt.reported_transaction == "0xreported"

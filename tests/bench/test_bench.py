@@ -38,7 +38,9 @@ def test_look_ups_find_their_way_in_a_filled_store() -> None:
 
 
 def test_a_purchase_commits_three_times() -> None:
-    assert all(0 < seconds < 5 for seconds in store.commits(3))
+    taken = store.commits(3)
+    assert [len(seconds) for seconds in taken.values()] == [3, 3, 3]
+    assert all(0 < each < 5 for seconds in taken.values() for each in seconds)
 
 
 def test_a_run_writes_its_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import signal
-import sqlite3
 import subprocess
 import sysconfig
 import threading
@@ -17,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import apsw
 import httpx
 import psycopg
 import pytest
@@ -109,7 +109,7 @@ class Shop:
         query = "UPDATE {} SET valid_before = valid_before - {} WHERE key = '{}'"
         url = self.environment["RANKING_EVALUATE_DATABASE_URL"]
         if url.startswith("sqlite"):
-            with contextlib.closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
+            with contextlib.closing(apsw.Connection(url.removeprefix("sqlite:///"))) as file:
                 file.execute(query.format("attempts", seconds, payment.key))
         else:
             with psycopg.connect(url, autocommit=True) as db:

@@ -16,16 +16,16 @@ import json
 import mmap
 import os
 import signal
-import sqlite3
 import struct
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import apsw
 import pytest
 from fastapi import FastAPI
 
@@ -185,32 +185,31 @@ def doom_store(patch: pytest.MonkeyPatch, doom: Doom, store: type[SqliteStore] |
 
 def doom_commits(patch: pytest.MonkeyPatch, doom: Doom) -> None:
     """Put points around the COMMIT of the embedded store, by what is committed."""
-    connect = sqlite3.connect
 
-    class Doomed(sqlite3.Connection):
+    class Doomed(apsw.Connection):
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
             self.writes: set[str] = set()
 
-        def execute(self, query: str, parameters: Any = (), /) -> sqlite3.Cursor:
-            if query != "COMMIT":
-                self.note(query, parameters)
-                return super().execute(query, parameters)
+        def execute(self, statements: str, bindings: Any = None, **named: Any) -> apsw.Cursor:
+            if statements != "COMMIT":
+                self.note(statements, bindings)
+                return super().execute(statements, bindings, **named)
             writes, self.writes = self.writes, set()
             for what in sorted(writes):
                 doom.at(f"before the COMMIT of {what}")
-            done = super().execute(query)
+            done = super().execute(statements)
             for what in sorted(writes):
                 doom.at(f"after the COMMIT of {what}")
             return done
 
-        def note(self, query: str, parameters: Sequence[Any]) -> None:
+        def note(self, query: str, parameters: Any) -> None:
             if query.startswith("INSERT INTO attempts"):
                 self.writes.add("RESERVE")
             elif query.startswith("UPDATE attempts") and parameters:
                 self.writes |= {"settling": {"SUBMIT"}, "settled": {"SETTLED"}}.get(parameters[0], set())
 
-    patch.setattr(sqlite3, "connect", functools.partial(connect, factory=Doomed))
+    patch.setattr(apsw, "Connection", Doomed)
 
 
 def doom_rail(patch: pytest.MonkeyPatch, doom: Doom, rail: type[X402Protocol] | type[MppProtocol]) -> None:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import apsw
 import pytest
 
 from ranking_evaluate import purchase, telemetry
@@ -174,7 +174,7 @@ def _free_proofs(patch: Patch, after: type[Event]) -> None:
     async def freeing(self: SqliteStore, claim: str, event: Event) -> Step:
         step = await move(self, claim, event)
         if isinstance(event, after) and step.owned:
-            await self._writer.do(lambda db: db.execute("DELETE FROM proofs WHERE claim = ?", (claim,)), writes=True)
+            await self._writer.do(lambda db: db.execute("DELETE FROM proofs WHERE claim = ?", (claim,)), durable=True)
         return step
 
     patch.setattr(SqliteStore, "move", freeing)
@@ -254,11 +254,11 @@ def _at_start(patch: Patch, statements: tuple[str, ...]) -> None:
     async def sweeping(self: SqliteStore) -> None:
         await start(self)
 
-        def sweep(db: sqlite3.Connection) -> None:
+        def sweep(db: apsw.Connection) -> None:
             for statement in statements:
                 db.execute(statement)
 
-        await self._writer.do(sweep, writes=True)
+        await self._writer.do(sweep, durable=True)
 
     patch.setattr(SqliteStore, "open", sweeping)
 

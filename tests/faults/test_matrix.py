@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import httpx
 import pytest
 from eth_account import Account
@@ -199,7 +199,7 @@ def test_a_store_that_takes_no_purchase_is_503_and_nobody_is_asked_to_settle(
     key = new_key()
     payload = shop.buyer.sign(key)
     full = "CREATE TRIGGER full BEFORE INSERT ON attempts BEGIN SELECT RAISE(ROLLBACK, 'database or disk is full'); END"
-    with closing(sqlite3.connect(shop.service.database, isolation_level=None)) as database:
+    with closing(apsw.Connection(str(shop.service.database))) as database:
         database.execute(full)
         for _ in range(2):
             assert shop.post(key, payload) == (503, "STATE_UNAVAILABLE")

@@ -8,6 +8,7 @@ and every kind of request is asked about every key and held against the decision
 passes too, and on PostgreSQL it is the database that ends in every tenth. `invariants.py` judges what was observed.
 
     python -m tests.faults.trials --trials 1000 --store sqlite --seed 1
+    python -m tests.faults.trials --power 1000
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.reconcile import DecisionRefused, Reconciler
 from ranking_evaluate.settings import read_settings
 from tests.fakes import Ledger
+from tests.faults import power_cuts, sabotage
 from tests.faults import replicas as in_process
-from tests.faults import sabotage
 from tests.faults.bank import ASSET, NETWORK, PAYEE, PLANNED, Ledgers, RandomFacilitator, proof_digest, transaction_of
 from tests.faults.callers import (
     ANSWERS,
@@ -57,6 +58,9 @@ from tests.faults.invariants import Answer, History, violations
 from tests.faults.lives import Nursery, Replicas
 from tests.faults.witness import Witness
 from tests.postgres import PostgresServer
+
+PRICE: Final = 10_000
+"""Base units that every purchase costs."""
 
 PLOTS: Final = 6
 """Purchases of a trial, unless the command line says otherwise."""
@@ -419,6 +423,9 @@ class Shop:
         history.freed = [claim for claim in history.freed if claim in {change.claim for change in history.changes}]
         self.whole.calls += history.calls
         self.whole.moves += history.moves
+        sold, moved = self.witness.sold(), PRICE * len(self.whole.moves)
+        if sold != moved:
+            self.report.violations.append(f"sales: the books say {sold}, and {moved} base units moved")
         found = violations(history)
         self.report.violations += [text for text in found if text not in self.report.violations]
 
@@ -502,10 +509,15 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=None, help="services at once (1, on PostgreSQL 2)")
     parser.add_argument("--purchases", type=int, default=PLOTS, help=f"how many in a trial ({PLOTS})")
     parser.add_argument("--rounds", type=int, default=0, help="on PostgreSQL: rounds of 50 identical requests too")
+    parser.add_argument("--power", type=int, default=None, help="cut the power so many times instead, on SQLite")
     parser.add_argument("--sabotage", choices=sorted(sabotage.SABOTAGES), help="break the service, and be caught")
     given = parser.parse_args()
     telemetry.configure_logs("error")
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    if given.power is not None:
+        cut = power_cuts.run(given.power, seed)
+        sys.stdout.write(json.dumps({"seed": seed, **cut.document()}, indent=2) + "\n")
+        sys.exit(1 if cut.violations else 0)
     with contextlib.ExitStack() as opened:
         directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="trials-")))
         url, server = f"sqlite:///{directory / 'attempts.db'}", None

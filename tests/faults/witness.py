@@ -6,13 +6,13 @@ The journal is written by triggers, in the transactions of the moves themselves:
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import psycopg
 
 from tests.faults.invariants import Change, Decision, Holder
@@ -101,7 +101,7 @@ class Witness:
                 db.execute(POSTGRES_JOURNAL)
             return
         with contextlib.closing(self._sqlite()) as db:
-            db.executescript(SQLITE_JOURNAL)
+            db.execute(SQLITE_JOURNAL)
 
     def ask(self, query: str, *values: object) -> list[Any]:
         """Return the rows of a query, in which `?` stands for a value."""
@@ -127,10 +127,13 @@ class Witness:
         with psycopg.connect(self._url, autocommit=True, options="-c search_path=ranking_evaluate") as db:
             yield db
 
-    def _sqlite(self) -> sqlite3.Connection:
+    def _sqlite(self) -> apsw.Connection:
         assert self._path is not None
-        # Not read only: after a kill it is the first reader that rolls back what was not committed.
-        return sqlite3.connect(self._path, timeout=PATIENCE, isolation_level=None)
+        # Not read only: after a kill it is the first connection that recovers the log.
+        db = apsw.Connection(str(self._path))
+        db.set_busy_timeout(int(PATIENCE * 1000))
+        db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        return db
 
     def holders(self, proof: bytes) -> tuple[Holder, ...]:
         """Return the rows that hold a proof."""
@@ -151,6 +154,11 @@ class Witness:
         """Whether anything but a lapsed reservation holds a proof."""
         query = "SELECT a.state, a.lease FROM proofs p LEFT JOIN attempts a ON a.claim = p.claim WHERE p.proof = ?"
         return any(not (state == "reserved" and lease <= now) for state, lease in self.ask(query, proof))
+
+    def sold(self) -> int:
+        """Return the base units in the books."""
+        [(amount,)] = self.ask("SELECT coalesce(sum(amount), 0) FROM sales")
+        return int(amount)
 
     def was_paid(self, key: str) -> bool:
         """Whether a purged attempt of the key was settled."""

@@ -26,6 +26,8 @@ MEMBERS = [
     "asset",
     "network",
     "transaction",
+    "reportedTransaction",
+    "reason",
     "receipt",
     "outputSha256",
     "createdAt",

@@ -99,7 +99,16 @@ def test_success_with_our_network_and_payer_is_settled(payer: object) -> None:
 @pytest.mark.parametrize("status", [200, 400, 402, 404, 422])
 @pytest.mark.parametrize("reason", ALLOWLIST)
 def test_a_reason_of_the_allowlist_is_a_definite_refusal(reason: str, status: int) -> None:
-    assert failure(status, errorReason=reason) == Refused(in_words(reason))
+    assert failure(status, errorReason=reason) == Refused(in_words(reason), code=reason)
+
+
+def test_what_a_facilitator_names_without_proof_is_kept_as_its_word() -> None:
+    said = failure(200, errorReason="settlement_pending", transaction="0xabc")
+    assert isinstance(said, Uncertain)
+    assert (said.code, said.transaction) == ("settlement_pending", "0xabc")
+    odd = failure(200, errorReason="free text, with commas", transaction="no name <b>")
+    assert isinstance(odd, Uncertain)
+    assert (odd.code, odd.transaction) == (None, None)
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -279,7 +288,9 @@ async def test_an_answer_within_the_deadline_is_waited_for(client: Facilitator, 
 @pytest.mark.parametrize("fault", REFUSED)
 async def test_a_refusal_is_definite(client: Facilitator, faulty: FaultyFacilitator, fault: Fault) -> None:
     faulty.set(fault)
-    assert await settle(client, call()) == Refused("the wallet holds less than the price")
+    assert await settle(client, call()) == Refused(
+        "the wallet holds less than the price", code="invalid_exact_evm_insufficient_balance"
+    )
     assert (faulty.attempts.total(), faulty.moves.total()) == (1, 0)
 
 

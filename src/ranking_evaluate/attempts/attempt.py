@@ -25,6 +25,10 @@ A provider's text is of any length, and must not be what makes the write of an o
 """
 
 
+CODE_LIMIT: Final = 128
+"""Characters kept of a provider's own code, and of a transaction that it names without proof."""
+
+
 class State(StrEnum):
     """Where an attempt stands; the value is what the store and the wire hold."""
 
@@ -58,6 +62,7 @@ class RecordSpent:
     """Verification found that the payment was submitted already, by somebody: the money may be ours."""
 
     reason: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,7 @@ class RecordRefused:
 
     reason: str
     receipt: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +90,11 @@ class RecordNotSent:
 
 @dataclass(frozen=True, slots=True)
 class RecordUncertain:
-    """Nobody can tell whether the money moved."""
+    """Nobody can tell whether the money moved; `code` and `transaction` are what the provider said, unproved."""
 
     reason: str
+    code: str | None = None
+    transaction: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +133,21 @@ Event = (
     | OperatorRelease
 )
 
+DURABLE: Final = (
+    Submit,
+    RecordSpent,
+    RecordSettled,
+    RecordRefused,
+    RecordNotSent,
+    OperatorSettle,
+    OperatorRelease,
+)
+"""The events that reach the disk before anything is answered or called.
+
+What the others write is visible to every process at once, but a loss of power may take it back: losing it loses
+nothing that anybody was told (docs/lifecycle.md, section 6).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bought:
@@ -138,6 +161,8 @@ class Bought:
         payment_id: The authorization's nonce (x402) or the challenge id (MPP).
         valid_before: Epoch seconds after which the credential moves no money any more.
         transaction: The transaction that the payment is in, or must be in; None while nobody knows.
+        recipient: Who is paid; None in rows that schema 1 wrote.
+        answer_sha256: The digest of the whole answer, which every replay must reproduce; None in rows of schema 1.
     """
 
     key: str
@@ -156,6 +181,8 @@ class Bought:
     payment_id: str
     valid_before: int | None
     transaction: str | None = None
+    recipient: str | None = None
+    answer_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +213,8 @@ class Draft(Bought):
             payment_id=self.payment_id,
             valid_before=self.valid_before,
             transaction=self.transaction,
+            recipient=self.recipient,
+            answer_sha256=self.answer_sha256,
             created_at=now,
             updated_at=now,
         )
@@ -202,6 +231,8 @@ class Attempt(Bought):
         reason: Why it failed, was released or is uncertain.
         receipt: The receipt header of every 200, or of the refusal.
         expires_at: The end of the replay window of a settled, failed or released attempt.
+        reason_code: The provider's own word for what went wrong.
+        reported_transaction: What a provider named without proof: shown as reported, never taken for evidence.
     """
 
     n: int
@@ -212,6 +243,8 @@ class Attempt(Bought):
     created_at: float
     updated_at: float
     expires_at: float | None = None
+    reason_code: str | None = None
+    reported_transaction: str | None = None
 
     def state_at(self, now: float) -> State:
         """Return the state that counts: a settling attempt whose lease is over is uncertain, whoever is alive."""
@@ -247,28 +280,34 @@ class Attempt(Bought):
                 return Step(self._to(State.SETTLING, now, lease=now + seconds))
             case Withdraw() if state is State.RESERVED:
                 return LOST_AND_GONE if self._lease_over(now) else GONE
-            case RecordSpent(reason=reason) if state is State.RESERVED:
-                return LOST_AND_GONE if self._lease_over(now) else Step(self._to(State.UNCERTAIN, now, reason=reason))
+            case RecordSpent(reason=reason, code=code) if state is State.RESERVED:
+                if self._lease_over(now):
+                    return LOST_AND_GONE
+                return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code))
             case RecordSettled() if state in _OPEN:
-                return Step(self._settled(event.receipt, event.transaction, now, event.payer))
+                return Step(self._settled(event.receipt, event.transaction, now, event.payer), sold=True)
             case RecordSettled() if state is State.RELEASED:
                 settled = self._settled(event.receipt, event.transaction, now, event.payer)
                 if not current or self.expired(now):
                     # Marked where it stands: the operator refunds it, so it opens no window of its own.
                     settled = replace(settled, expires_at=self.expires_at)
                 # The owner expected another state: it re-reads, for a newer attempt may have the key by now.
-                return Step(settled, owned=False, audit=Audit("service", "settled after release", event.transaction))
-            case RecordRefused(reason=reason, receipt=receipt) if state in _OPEN:
-                return Step(self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=now + REPLAY_WINDOW))
+                audit = Audit("service", "settled after release", event.transaction)
+                return Step(settled, owned=False, audit=audit, sold=True)
+            case RecordRefused(reason=reason, receipt=receipt, code=code) if state in _OPEN:
+                until = now + REPLAY_WINDOW
+                return Step(
+                    self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code)
+                )
             case RecordNotSent() if state in _OPEN:
                 return GONE
-            case RecordUncertain(reason=reason) if state is State.SETTLING:
-                return Step(self._to(State.UNCERTAIN, now, reason=reason))
+            case RecordUncertain(reason=reason, code=code, transaction=reported) if state is State.SETTLING:
+                return Step(self._to(State.UNCERTAIN, now, reason=reason, reason_code=code, reported=reported))
             case Lapse() if state is State.SETTLING and self._lease_over(now):
                 return Step(self._to(State.UNCERTAIN, now, reason="the settle call's outcome was never recorded"))
             case OperatorSettle() if uncertain or (state is State.RELEASED and current and not self.expired(now)):
                 settled = self._settled(event.receipt, event.transaction, now)
-                return Step(settled, audit=Audit(event.who, "settled", event.evidence))
+                return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
             case OperatorRelease() if uncertain:
                 released = self._to(
                     State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
@@ -305,8 +344,10 @@ class Attempt(Bought):
         transaction: str | None = None,
         payer: str | None = None,
         expires_at: float | None = None,
+        reason_code: str | None = None,
+        reported: str | None = None,
     ) -> Attempt:
-        """Return this attempt in another state: what is not named is cleared, but for payer and transaction."""
+        """Return this attempt in another state: what is not named is cleared, but for payer and transactions."""
         return replace(
             self,
             state=state,
@@ -317,12 +358,14 @@ class Attempt(Bought):
             payer=payer or self.payer,
             expires_at=expires_at,
             updated_at=now,
+            reason_code=None if reason_code is None else _storable(reason_code, CODE_LIMIT),
+            reported_transaction=self.reported_transaction if reported is None else _storable(reported, CODE_LIMIT),
         )
 
 
-def _storable(reason: str) -> str:
-    """Return the reason as any store can hold it: bounded, without NUL or a lone surrogate."""
-    return reason[:REASON_LIMIT].replace("\0", "?").encode("utf-8", "replace").decode()
+def _storable(text: str, limit: int = REASON_LIMIT) -> str:
+    """Return a provider's text as any store can hold it: bounded, without NUL or a lone surrogate."""
+    return text[:limit].replace("\0", "?").encode("utf-8", "replace").decode()
 
 
 _OPEN: Final = (State.SETTLING, State.UNCERTAIN)
@@ -343,11 +386,13 @@ class Step:
 
     `owned` False means that the sender of the event lost its claim: it re-reads and answers by the decision table,
     never from its own outcome.
+    `sold` says that a payment was received, which belongs into the books.
     """
 
     attempt: Attempt | None
     owned: bool = True
     audit: Audit | None = None
+    sold: bool = False
 
 
 GONE: Final = Step(None)

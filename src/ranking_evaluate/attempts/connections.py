@@ -65,8 +65,11 @@ class Connections:
             await self._idle.pop().close()
 
     @asynccontextmanager
-    async def one(self) -> AsyncIterator[Connection]:
+    async def one(self, patience: float | None = None) -> AsyncIterator[Connection]:
         """Lend a connection in autocommit mode; one that comes back broken or in a transaction is thrown away.
+
+        Args:
+            patience: Seconds after which the line is cut, `USE_TIMEOUT` unless given.
 
         Raises:
             StoreUnavailable: The server cannot be reached, or every connection stays in use.
@@ -74,7 +77,7 @@ class Connections:
         await self._take_place()
         try:
             connection = await self._idle_one() or await self._connect()
-            deadline = asyncio.get_running_loop().call_later(USE_TIMEOUT, _hang_up, connection)
+            deadline = asyncio.get_running_loop().call_later(patience or USE_TIMEOUT, _hang_up, connection)
             try:
                 yield connection
             finally:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from importlib import resources
 from typing import Any, Final, NamedTuple, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.connections import CONNECTIONS, Connection, Connections, first_line
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
+from ranking_evaluate.attempts.migrations import bring_up_postgres, check, postgres_version
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
     LAPSED_KEPT,
@@ -30,9 +30,19 @@ from ranking_evaluate.attempts.rows import (
     snapshot_of,
     to_row,
 )
+from ranking_evaluate.attempts.sales import (
+    NEW_SALE,
+    SALE_COLUMNS,
+    Sale,
+    from_sale_row,
+    sale_of,
+    sha256_hex,
+    to_sale_row,
+)
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 
-SCHEMA_VERSION: Final = 1
+MIGRATION_TIMEOUT: Final = 3600.0
+"""Seconds that bringing up an older store, or waiting for the replica that does so, may take."""
 
 TRIES: Final = 5
 """How often an operation that met another one, and wrote nothing, begins again."""
@@ -47,6 +57,12 @@ _SNAPSHOT: Final = (
     f"SELECT {_NOW}, p.proof, p.key, p.n, p.claim, p.last_state, {_ROW} FROM (VALUES (1)) AS always "  # noqa: S608
     "LEFT JOIN (proofs p LEFT JOIN attempts a ON a.claim = p.claim) ON p.key = %s OR p.proof = ANY(%s) ORDER BY a.n"
 )
+# What need not be durable is committed without waiting for the disk; it is `SET LOCAL`, as part of the one statement.
+_LAZY: Final = "set_config('synchronous_commit', 'off', true)"
+_LAZY_IF: Final = (
+    "set_config('synchronous_commit',"
+    " CASE WHEN %s::boolean THEN 'off' ELSE current_setting('synchronous_commit') END, true)"
+)
 # Proofs are taken after the key and in their sorted order, so that no two reservations wait for each other. A key that
 # is taken leaves the statement without a row; a proof that is taken fails it, and undoes the key.
 _RESERVE: Final = f"""
@@ -58,8 +74,11 @@ _RESERVE: Final = f"""
         SELECT new.proof, key, n, claim FROM taken, unnest(%s::bytea[]) WITH ORDINALITY AS new (proof, place)
         ORDER BY place
     )
-    SELECT count(*) FROM taken
+    SELECT count(*), {_LAZY} FROM taken
 """  # noqa: S608 -- The columns are ours.
+_SALE: Final = ", ".join(f'"{column}"' for column in SALE_COLUMNS)
+_SALE_TYPES: Final = {"at": "float8", "n": "integer", "amount": "bigint", "reconciled": "boolean"}
+_SALE_VALUES: Final = ", ".join(f"%s::{_SALE_TYPES.get(column, 'text')}" for column in NEW_SALE)
 _MOVE: Final = f"""
     WITH moved AS (
         UPDATE attempts SET ({names(MOVED)}) = ({", ".join(["%s"] * len(MOVED))}) WHERE claim = %s AND state = %s
@@ -67,17 +86,28 @@ _MOVE: Final = f"""
     ), noted AS (
         INSERT INTO audit (at, key, n, who, what, evidence)
         SELECT %s::float8, key, n, %s::text, %s::text, %s::text FROM moved WHERE %s::boolean
+    ), sold AS (
+        INSERT INTO sales ({names(NEW_SALE)}) SELECT {_SALE_VALUES} FROM moved WHERE %s::boolean
     )
-    SELECT count(*) FROM moved
+    SELECT count(*), {_LAZY_IF} FROM moved
 """  # noqa: S608 -- The columns are ours.
-_ERASE: Final = """
+_REFUND: Final = """
+    WITH refunded AS (
+        UPDATE sales SET refunded_at = %s, refund_transaction = %s WHERE id = %s AND refunded_at IS NULL RETURNING 1
+    ), noted AS (
+        INSERT INTO audit (at, key, n, who, what, evidence)
+        SELECT %s::float8, %s::text, %s::integer, %s::text, %s::text, %s::text FROM refunded
+    )
+    SELECT count(*) FROM refunded
+"""
+_ERASE: Final = f"""
     WITH gone AS (
         DELETE FROM attempts WHERE claim = %s AND state = %s RETURNING key, claim
     ), given_back AS (
         DELETE FROM proofs p USING gone WHERE p.key = gone.key AND p.claim = gone.claim
     )
-    SELECT count(*) FROM gone
-"""
+    SELECT count(*), {_LAZY_IF} FROM gone
+"""  # noqa: S608 -- Nothing of it is a caller's.
 _ERASE_LAPSED: Final = """
     WITH gone AS (
         DELETE FROM attempts WHERE claim = ANY(%s) RETURNING key, claim
@@ -85,7 +115,7 @@ _ERASE_LAPSED: Final = """
     DELETE FROM proofs p USING gone WHERE p.key = gone.key AND p.claim = gone.claim
 """
 _LOCK: Final = "SELECT claim, state FROM attempts WHERE claim = ANY(%s) ORDER BY claim FOR UPDATE"
-_PURGE_ENDED: Final = """
+_PURGE_ENDED: Final = f"""
     WITH ended AS (
         SELECT key, claim, state FROM attempts WHERE expires_at <= %s ORDER BY expires_at LIMIT %s
         FOR UPDATE SKIP LOCKED
@@ -94,9 +124,9 @@ _PURGE_ENDED: Final = """
     ), gone AS (
         DELETE FROM attempts a USING ended WHERE a.claim = ended.claim RETURNING a.claim
     )
-    SELECT count(*) FROM gone
-"""
-_PURGE_LAPSED: Final = """
+    SELECT count(*), {_LAZY} FROM gone
+"""  # noqa: S608 -- Nothing of it is a caller's.
+_PURGE_LAPSED: Final = f"""
     WITH lapsed AS (
         SELECT claim FROM attempts WHERE expires_at IS NULL AND state = 'reserved' AND lease <= %s LIMIT %s
         FOR UPDATE SKIP LOCKED
@@ -105,8 +135,8 @@ _PURGE_LAPSED: Final = """
     ), given_back AS (
         DELETE FROM proofs p USING gone WHERE p.key = gone.key AND p.claim = gone.claim
     )
-    SELECT count(*) FROM gone
-"""
+    SELECT count(*), {_LAZY} FROM gone
+"""  # noqa: S608 -- Nothing of it is a caller's.
 
 T = TypeVar("T")
 
@@ -138,7 +168,10 @@ class PostgresStore:
     async def open(self) -> None:
         """Create or check the tables; raises `StoreUnavailable` with the reason when that is impossible."""
         try:
-            await self._do(self._prepare)
+            await self._do(self._prepare, patience=MIGRATION_TIMEOUT)
+            if self._create:
+                # A database that cannot be written is found at start, not by a buyer.
+                await self.check_writable()
         except BaseException:
             await self.close()
             raise
@@ -184,7 +217,7 @@ class PostgresStore:
                 if row.state is State.RELEASED:
                     step = await _transact(db, move_released)
                 else:
-                    step = await _write(db, row, row.after(event, now), now)
+                    step = await _write(db, row, event, row.after(event, now), now)
                 if step is not None:
                     return step
             raise StoreUnavailable("the attempt was moved by others, again and again")
@@ -196,7 +229,7 @@ class PostgresStore:
             if row is None:
                 return LOST_AND_GONE
             standing = (await self._look(db, row.key, ())).snapshot.standing
-            return await _write(db, row, row.after(event, now, current=row == standing), now)
+            return await _write(db, row, event, row.after(event, now, current=row == standing), now)
 
         return await self._do(move)
 
@@ -221,6 +254,34 @@ class PostgresStore:
         rows = await self._do(lambda db: _fetch(db, query, (key,)))
         return [(at, n, Audit(*decision)) for at, n, *decision in rows]
 
+    async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
+        """Return at most `limit` sales with a higher id than `after`, by rising id: the books, page by page."""
+        query = f"SELECT {_SALE} FROM sales WHERE id > %s ORDER BY id LIMIT %s"  # noqa: S608 -- The columns are ours.
+        return [from_sale_row(row) for row in await self._do(lambda db: _fetch(db, query, (after, limit)))]
+
+    async def sales_of(self, key: str) -> list[Sale]:
+        """Return the sales of a key, by rising n; more than one only where a released attempt was paid after all."""
+        query = f"SELECT {_SALE} FROM sales WHERE key_sha256 = %s ORDER BY n"  # noqa: S608 -- The columns are ours.
+        return [from_sale_row(row) for row in await self._do(lambda db: _fetch(db, query, (sha256_hex(key),)))]
+
+    async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
+        """Record, with its audit row, that a sale was paid back; False when a refund is recorded already."""
+
+        async def refund(db: Connection) -> bool:
+            now = await self._now(db)
+            noted = (now, key, sale.n, audit.who, audit.what, audit.evidence)
+            return await _count(db, _REFUND, (now, transaction, sale.id, *noted)) == 1
+
+        return await self._do(refund)
+
+    async def check_writable(self) -> None:
+        """Write something that changes nothing; raises `StoreUnavailable` when nothing can be written."""
+
+        async def write(db: Connection) -> None:
+            await db.execute("UPDATE schema_version SET version = version")
+
+        await self._do(write)
+
     async def purge(self, limit: int = 500) -> int:
         """Delete at most `limit` rows whose window is over, keeping their proofs, and lapsed reservations after 1 h."""
 
@@ -231,7 +292,7 @@ class PostgresStore:
 
         return await self._do(purge)
 
-    async def _do(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _do(self, work: Callable[[Connection], Awaitable[T]], patience: float | None = None) -> T:
         """Return what the work returns; cancelling the caller does not cancel it.
 
         Raises:
@@ -240,15 +301,15 @@ class PostgresStore:
         """
         if self._closed:
             raise StoreUnavailable("the attempt store is closed")
-        task = asyncio.create_task(self._work(work))
+        task = asyncio.create_task(self._work(work, patience))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _work(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def _work(self, work: Callable[[Connection], Awaitable[T]], patience: float | None) -> T:
         for _ in range(TRIES):
             try:
-                async with self._connections.one() as db:
+                async with self._connections.one(patience) as db:
                     return await work(db)
             except (errors.DeadlockDetected, errors.SerializationFailure):
                 continue  # The server has undone it.
@@ -288,24 +349,12 @@ class PostgresStore:
         name = f"the database {db.info.dbname}"
         if db.info.parameter_status("server_encoding") != "UTF8":
             raise StoreUnavailable(f"{name} is not encoded in UTF8")
-        for _ in range(TRIES):
-            [(table,)] = await _fetch(db, "SELECT to_regclass('schema_version')")
-            if table is not None:
-                break
-            if not self._create:
-                raise StoreUnavailable(f"{name} holds no attempt store")
-            # Another replica may be doing the same; whoever comes second starts over and finds the tables.
-            with suppress(errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable):
-                await _transact(db, _create_tables)
-        [(version,)] = await _fetch(db, "SELECT version FROM schema_version")
-        if version != SCHEMA_VERSION:
-            raise StoreUnavailable(
-                f"{name} has schema version {version}, this release reads {SCHEMA_VERSION}: "
-                "run the release that wrote it"
-            )
+        version = await postgres_version(db)
+        if version == 0 and not self._create:
+            raise StoreUnavailable(f"{name} holds no attempt store")
+        check(name, version, migrates=self._create)
         if self._create:
-            # A write even when nothing changes: a database that cannot be written is found at start, not by a buyer.
-            await db.execute("UPDATE schema_version SET version = version")
+            await bring_up_postgres(db)
 
 
 class _Look(NamedTuple):
@@ -333,16 +382,19 @@ async def _replace(db: Connection, found: _Look, row: Attempt) -> Attempt | None
     return await _insert(db, row)
 
 
-async def _write(db: Connection, row: Attempt, step: Step, now: float) -> Step | None:
+async def _write(db: Connection, row: Attempt, event: Event, step: Step, now: float) -> Step | None:
     """Write what an event made of a row, in one statement, and return it; None when the row has left its state."""
     if step.attempt is row:
         return step
+    lazy = not isinstance(event, DURABLE)
     if step.attempt is None:
-        written = await _count(db, _ERASE, (row.claim, row.state.value))
+        written = await _count(db, _ERASE, (row.claim, row.state.value, lazy))
     else:
-        audit = step.audit or Audit("", "", "")
+        audit, sale = step.audit or Audit("", "", ""), sale_of(event, step)
         noted = (now, audit.who, audit.what, audit.evidence, step.audit is not None)
-        written = await _count(db, _MOVE, (*to_row(step.attempt, MOVED), row.claim, row.state.value, *noted))
+        sold = (*(to_sale_row(sale) if sale else [None] * len(NEW_SALE)), sale is not None)
+        values = (*to_row(step.attempt, MOVED), row.claim, row.state.value, *noted, *sold, lazy)
+        written = await _count(db, _MOVE, values)
     return step if written else None
 
 
@@ -362,21 +414,15 @@ async def _transact(db: Connection, work: Callable[[Connection], Awaitable[T | N
     return result
 
 
-async def _create_tables(db: Connection) -> bool:
-    schema = resources.files(__package__).joinpath("schema_postgres.sql").read_bytes()
-    await db.execute(schema)
-    return True
-
-
 async def _fetch(db: Connection, query: str, values: Any = None) -> list[tuple[Any, ...]]:  # noqa: ANN401 -- SQL values.
     cursor = await db.execute(query.encode(), values)
     return await cursor.fetchall()
 
 
 async def _count(db: Connection, query: str, values: Sequence[object]) -> int:
-    """Return the one figure that a writing statement says; outside a transaction it commits by itself."""
+    """Return the first figure that a writing statement says; outside a transaction it commits by itself."""
     cursor = await _commit(db, query, values)
-    [(count,)] = await cursor.fetchall()
+    [(count, *_)] = await cursor.fetchall()
     return int(count)
 
 

@@ -1,62 +1,52 @@
-"""Reads on the spot: a connection for the event loop's own thread, which never waits.
+"""Reads on the event loop, on a connection of their own: in WAL mode a reader waits for nobody and holds up nobody.
 
-Most reads are an unpaid request's and find nothing; the way to the writer's thread and back would take longer than
-evaluating a typical input.
+Most reads are an unpaid request's and find nothing; the way to a thread and back would take longer than evaluating a
+typical input.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
+
+import apsw
+
+from ranking_evaluate.attempts.sqlite_file import StoreFile
+from ranking_evaluate.attempts.store import StoreUnavailable
 
 T = TypeVar("T")
 
 
 class Reader:
-    """Runs reads; those of one turn of the event loop share a transaction.
-
-    While it lasts nobody commits, so what it shows is never old, and who wants to commit waits for the turn's end.
+    """Runs reads, each in a transaction that ends with it.
 
     Args:
-        connect: Opens a connection that does not wait for locks; called again after an error.
+        connect: Opens the file; called again after an error, and when the file was replaced.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], StoreFile]) -> None:
         self._connect = connect
-        self._connection: sqlite3.Connection | None = None
+        self._file: StoreFile | None = None
 
-    def read(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `run` returned.
-
-        Raises:
-            sqlite3.Error: The file cannot be read now; SQLITE_BUSY while somebody commits.
-        """
-        if self._connection is None:
-            self._connection = self._connect()
-        try:
-            if not self._connection.in_transaction:
-                self._connection.execute("BEGIN")
-                asyncio.get_running_loop().call_soon(self.end)
-            return run(self._connection)
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_BUSY:
-                self.close()
-            raise
-
-    def end(self) -> None:
-        """End the turn's transaction: before a write of our own it would make the commit sleep a millisecond."""
-        try:
-            if self._connection is not None and self._connection.in_transaction:
-                self._connection.execute("COMMIT")
-        except sqlite3.Error:
+    def read(self, run: Callable[[apsw.Connection], T]) -> T:
+        """Return what `run` returned of one instant of the store; raises `StoreUnavailable` when it cannot be read."""
+        if self._file is not None and self._file.is_moved():
             self.close()
+        if self._file is None:
+            self._file = self._connect()
+        db = self._file.db
+        try:
+            db.execute("BEGIN")
+            try:
+                return run(db)
+            finally:
+                db.execute("COMMIT")
+        except apsw.Error as error:
+            self.close()
+            raise StoreUnavailable(str(error)) from error
 
     def close(self) -> None:
         """Let go of the file."""
-        if self._connection is not None:
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -12,7 +12,10 @@ from ranking_evaluate.attempts.decide import Snapshot
 COLUMNS: Final = tuple(field.name for field in fields(Attempt) if field.name != "proofs")
 """The columns of `attempts`, in the order of the fields of `Attempt`; proofs stand in a table of their own."""
 
-MOVED: Final = ("state", "lease", "payer", "transaction", "reason", "receipt", "updated_at", "expires_at")
+MOVED: Final = (
+    *("state", "lease", "payer", "transaction", "reason", "receipt", "updated_at", "expires_at"),
+    *("reason_code", "reported_transaction"),
+)
 """The columns that a move may change; the others are what was bought and stay as inserted."""
 
 LAPSED_KEPT: Final = 3600.0

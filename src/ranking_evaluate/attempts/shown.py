@@ -18,6 +18,8 @@ class Shown(TypedDict):
     asset: str | None
     network: str | None
     transaction: str | None
+    reportedTransaction: str | None
+    reason: str | None
     receipt: str | None
     outputSha256: str | None
     createdAt: str | None
@@ -34,6 +36,8 @@ def shown(attempt: Attempt, now: float) -> Shown:
         asset=attempt.asset,
         network=attempt.network,
         transaction=attempt.transaction,
+        reportedTransaction=attempt.reported_transaction,
+        reason=attempt.reason,
         receipt=attempt.receipt,
         outputSha256=attempt.output_sha256,
         createdAt=written(attempt.created_at),

@@ -1,20 +1,19 @@
-"""The embedded store: attempts in one SQLite file, which several processes may share."""
+"""The embedded store: attempts and sales in one SQLite file, which several processes may share."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from functools import partial
-from importlib import resources
+from contextlib import closing
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
-from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+import apsw
+
+from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
+from ranking_evaluate.attempts.migrations import SCHEMA_VERSION, back_up
 from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
@@ -27,16 +26,24 @@ from ranking_evaluate.attempts.rows import (
     snapshot_of,
     to_row,
 )
+from ranking_evaluate.attempts.sales import (
+    NEW_SALE,
+    SALE_COLUMNS,
+    Sale,
+    from_sale_row,
+    sale_of,
+    sha256_hex,
+    to_sale_row,
+)
+from ranking_evaluate.attempts.sqlite_file import StoreFile
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.writer import Writer
 
-SCHEMA_VERSION: Final = 1
-
-APPLICATION_ID: Final = 0x52414E4B
-"""Marks a file as ours ("RANK"), so that another program's database is left alone."""
-
 BUSY_TIMEOUT: Final = 10.0
 """Seconds to wait for another process's transaction; one of ours takes milliseconds."""
+
+READ_TIMEOUT: Final = 0.2
+"""Seconds that a read on the event loop waits; only where a log is recovered after a crash does it wait at all."""
 
 _KEY: Final = COLUMNS.index("key")
 _CLAIM: Final = COLUMNS.index("claim")
@@ -44,7 +51,9 @@ _CLAIM: Final = COLUMNS.index("claim")
 _SELECT: Final = f"SELECT {names(COLUMNS)} FROM attempts"  # noqa: S608 -- The columns are ours.
 _INSERT: Final = f"INSERT INTO attempts ({names(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
 _UPDATE: Final = f"UPDATE attempts SET ({names(MOVED)}) = ({', '.join('?' * len(MOVED))}) WHERE claim = ? AND state = ?"  # noqa: S608
-
+_SELL: Final = f"INSERT INTO sales ({names(NEW_SALE)}) VALUES ({', '.join('?' * len(NEW_SALE))})"  # noqa: S608
+_SALES: Final = f"SELECT {names(SALE_COLUMNS)} FROM sales"  # noqa: S608
+_AUDIT: Final = "INSERT INTO audit (at, key, n, who, what, evidence) VALUES (?, ?, ?, ?, ?, ?)"
 
 T = TypeVar("T")
 
@@ -56,7 +65,9 @@ class SqliteStore:
         path: The file; it is created with mode 0600, its directory must exist.
         clock: Seconds since the epoch; every lease and expiry is decided by it.
         busy_timeout: Seconds to wait for a lock that another process holds.
-        create: Whether a missing file is made; an operator's command would only make an empty one beside the service's.
+        create: Whether a missing file is made and an older one brought up; an operator's command would only make an
+            empty one beside the service's.
+        vfs: The name of SQLite's file layer; tests have one of their own.
     """
 
     def __init__(
@@ -66,21 +77,23 @@ class SqliteStore:
         *,
         busy_timeout: float = BUSY_TIMEOUT,
         create: bool = True,
+        vfs: str | None = None,
     ) -> None:
         self._path = Path(path).absolute()
         self._clock = clock
         self._busy_timeout = busy_timeout
-        self._writer = Writer(self._connect)
-        self._reader = Reader(partial(_open, self._path, 0, create=False))
+        self._create = create
+        self._vfs = vfs
+        self._writer = Writer(self._connect_writer)
+        self._reader = Reader(lambda: self._connect(READ_TIMEOUT))
         # The event loop that opened the store; it alone has the reader.
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._create = create
 
     async def open(self) -> None:
         """Create or check the file; raises `StoreUnavailable` with the reason when that is impossible."""
         self._writer.start()
         try:
-            await self._writer.do(lambda db: None, writes=False)
+            await self._writer.do(lambda db: None, durable=False)
         except BaseException:
             await self._writer.stop()
             raise
@@ -94,34 +107,40 @@ class SqliteStore:
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
+        return await self._read(lambda db: _look(db, key, proofs, self._clock()))
+
+    async def _read(self, run: Callable[[apsw.Connection], T]) -> T:
+        """Return what `run` returned: at once on the event loop of the store, else as a long read."""
+        if self._loop is asyncio.get_running_loop():
+            return self._reader.read(run)
+        return await self._read_long(run)
+
+    async def _read_long(self, run: Callable[[apsw.Connection], T]) -> T:
+        """Return what `run` returned, read in a thread and on a connection of its own: nobody waits for it."""
         if self._loop is None:
             raise StoreUnavailable("the attempt store is closed")
-        if self._loop is asyncio.get_running_loop():
-            # Where somebody is committing, or something is wrong, the writer waits for the one and tells of the other.
-            with suppress(sqlite3.Error):
-                return self._reader.read(lambda db: _look(db, key, proofs, self._clock()))
-        return await self._writer.do(lambda db: _look(db, key, proofs, self._clock()), writes=False)
 
-    async def _write(self, run: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `run` returned, committed."""
-        if self._loop is asyncio.get_running_loop():
-            self._reader.end()
-        return await self._writer.do(run, writes=True)
+        def read() -> T:
+            with closing(Reader(lambda: self._connect(self._busy_timeout))) as reader:
+                return reader.read(run)
+
+        return await asyncio.to_thread(read)
 
     async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Insert the draft and its proofs at `seen.next_n`, or return None: read and decide again."""
         if not draft.proofs:
             raise ValueError("an attempt without a proof could be paid for twice")
 
-        def reserve(db: sqlite3.Connection) -> Attempt | None:
+        def reserve(db: apsw.Connection) -> Attempt | None:
             now = self._clock()
-            found = _snapshot(db, draft.key, draft.proofs, now)
+            holders = _holders(db, draft.proofs, now)
+            found = _snapshot(db, draft.key, holders, now)
             if found.next_n != seen.next_n or not isinstance(decide(found, request), Reserve):
                 return None
             for row in found.rows:
                 if row.lapsed(now):
                     _erase(db, row.key, row.claim)
-            for holder in _holders(db, draft.proofs, now):
+            for holder in holders:
                 if holder.lapsed:
                     _erase(db, holder.key, holder.claim)
             row = draft.begun(seen.next_n, now)
@@ -131,21 +150,24 @@ class SqliteStore:
                     "INSERT INTO proofs (proof, key, n, claim) VALUES (?, ?, ?, ?)",
                     [(proof, row.key, row.n, row.claim) for proof in row.proofs],
                 )
-            except sqlite3.IntegrityError as error:
-                if error.sqlite_errorcode in (sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE):
+            except apsw.ConstraintError as error:
+                if getattr(error, "extendedresult", None) in (
+                    apsw.SQLITE_CONSTRAINT_PRIMARYKEY,
+                    apsw.SQLITE_CONSTRAINT_UNIQUE,
+                ):
                     raise _Taken from error
                 raise
             return row
 
         try:
-            return await self._write(reserve)
+            return await self._writer.do(reserve, durable=False)
         except _Taken:
             return None
 
     async def move(self, claim: str, event: Event) -> Step:
         """Apply the event to the row with this claim, compare-and-set; a row that is gone gives a lost step."""
 
-        def move(db: sqlite3.Connection) -> Step:
+        def move(db: apsw.Connection) -> Step:
             now = self._clock()
             row = _by_claim(db, claim)
             if row is None:
@@ -156,46 +178,70 @@ class SqliteStore:
             if step.attempt is None:
                 _erase(db, row.key, row.claim)
             elif step.attempt is not row:
-                moved = db.execute(_UPDATE, (*to_row(step.attempt, MOVED), claim, row.state.value))
-                if moved.rowcount != 1:
+                db.execute(_UPDATE, (*to_row(step.attempt, MOVED), claim, row.state.value))
+                if db.changes() != 1:
                     raise StoreUnavailable("the attempt changed inside its own transaction")
+                if (sale := sale_of(event, step)) is not None:
+                    db.execute(_SELL, to_sale_row(sale))
             if step.audit is not None:
                 audit = step.audit
-                db.execute(
-                    "INSERT INTO audit (at, key, n, who, what, evidence) VALUES (?, ?, ?, ?, ?, ?)",
-                    (now, row.key, row.n, audit.who, audit.what, audit.evidence),
-                )
+                db.execute(_AUDIT, (now, row.key, row.n, audit.who, audit.what, audit.evidence))
             return step
 
-        return await self._write(move)
+        return await self._writer.do(move, durable=isinstance(event, DURABLE))
 
     async def find(self, claim: str) -> Attempt | None:
         """Return the row with this claim: how a write whose commit is unknown is looked up."""
-        return await self._writer.do(lambda db: _by_claim(db, claim), writes=False)
+        return await self._read(lambda db: _by_claim(db, claim))
 
     async def recent(self, state: State | None = None, limit: int = 100) -> list[Attempt]:
         """Return attempts, the ones that changed last first; `UNCERTAIN` includes settling ones past their lease."""
-
-        def recent(db: sqlite3.Connection) -> list[Attempt]:
-            where = seen_as(state).format(now="?1")
-            query = f"{_SELECT} WHERE {where} ORDER BY updated_at DESC, key, n LIMIT ?2"
-            return _attempts(db, query, (self._clock(), limit))
-
-        return await self._writer.do(recent, writes=False)
+        where = seen_as(state).format(now="?1")
+        query = f"{_SELECT} WHERE {where} ORDER BY updated_at DESC, key, n LIMIT ?2"
+        return await self._read_long(lambda db: _attempts(db, query, (self._clock(), limit)))
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""
+        query = "SELECT at, n, who, what, evidence FROM audit WHERE key = ? ORDER BY at, rowid"
+        rows: list[Any] = await self._read_long(lambda db: db.execute(query, (key,)).fetchall())
+        return [(at, n, Audit(*decision)) for at, n, *decision in rows]
 
-        def audits(db: sqlite3.Connection) -> list[tuple[float, int, Audit]]:
-            rows = db.execute("SELECT at, n, who, what, evidence FROM audit WHERE key = ? ORDER BY at, rowid", (key,))
-            return [(at, n, Audit(*decision)) for at, n, *decision in rows]
+    async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
+        """Return at most `limit` sales with a higher id than `after`, by rising id: the books, page by page."""
+        query = f"{_SALES} WHERE id > ? ORDER BY id LIMIT ?"
+        return await self._read_long(lambda db: [from_sale_row(row) for row in db.execute(query, (after, limit))])
 
-        return await self._writer.do(audits, writes=False)
+    async def sales_of(self, key: str) -> list[Sale]:
+        """Return the sales of a key, by rising n; more than one only where a released attempt was paid after all."""
+        query = f"{_SALES} WHERE key_sha256 = ? ORDER BY n"
+        return await self._read_long(lambda db: [from_sale_row(row) for row in db.execute(query, (sha256_hex(key),))])
+
+    async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
+        """Record, with its audit row, that a sale was paid back; False when a refund is recorded already."""
+
+        def refund(db: apsw.Connection) -> bool:
+            now = self._clock()
+            update = "UPDATE sales SET refunded_at = ?, refund_transaction = ? WHERE id = ? AND refunded_at IS NULL"
+            db.execute(update, (now, transaction, sale.id))
+            if db.changes() != 1:
+                return False
+            db.execute(_AUDIT, (now, key, sale.n, audit.who, audit.what, audit.evidence))
+            return True
+
+        return await self._writer.do(refund, durable=True)
+
+    async def check_writable(self) -> None:
+        """Write something that changes nothing; raises `StoreUnavailable` when nothing can be written."""
+        await self._writer.do(lambda db: db.pragma("user_version", SCHEMA_VERSION), durable=False)
+
+    async def back_up(self, target: Path) -> None:
+        """Copy the store, as it is at this moment, into one file that needs no log."""
+        await self._read_long(lambda db: back_up(db, target))
 
     async def purge(self, limit: int = 500) -> int:
         """Delete at most `limit` rows whose window is over, keeping their proofs, and lapsed reservations after 1 h."""
 
-        def purge(db: sqlite3.Connection) -> int:
+        def purge(db: apsw.Connection) -> int:
             now = self._clock()
             ended = _attempts(db, f"{_SELECT} WHERE expires_at <= ? ORDER BY expires_at LIMIT ?", (now, limit))
             for row in ended:
@@ -213,16 +259,19 @@ class SqliteStore:
                 _erase(db, row.key, row.claim)
             return len(ended) + len(lapsed)
 
-        return await self._write(purge)
+        return await self._writer.do(purge, durable=False)
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect_writer(self) -> StoreFile:
         """Open the file; one that vanishes while we serve is not replaced by an empty one."""
-        try:
-            db = _open(self._path, self._busy_timeout, create=self._create)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreUnavailable(f"cannot open the attempt store {self._path}: {error}") from error
+        file = self._connect(self._busy_timeout, create=self._create)
         self._create = False
-        return db
+        return file
+
+    def _connect(self, busy_timeout: float, *, create: bool = False) -> StoreFile:
+        try:
+            return StoreFile(self._path, busy_timeout, create=create, newest=self._writer.newest, vfs=self._vfs)
+        except (OSError, apsw.Error) as error:
+            raise StoreUnavailable(f"cannot open the attempt store {self._path}: {error}") from error
 
 
 class _Taken(Exception):
@@ -238,24 +287,25 @@ class _Holder(NamedTuple):
     lapsed: bool
 
 
-def _look(db: sqlite3.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
+def _look(db: apsw.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
     """Return the snapshot; every attempt has a proof, which outlives it, so a key without any stands for nothing."""
     [(known,)] = db.execute("SELECT EXISTS (SELECT 1 FROM proofs WHERE key = ?)", (key,))
-    return _snapshot(db, key, proofs, now) if known or proofs else Snapshot(now)
+    return _snapshot(db, key, _holders(db, proofs, now), now) if known or proofs else Snapshot(now)
 
 
-def _snapshot(db: sqlite3.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
-    found = db.execute("SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,))
-    kept = [Kept(*row) for row in found]
-    rows = tuple(
-        from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM]))
-        for row in db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,))
-    )
-    recorded = (holder.proof for holder in _holders(db, proofs, now) if not holder.lapsed)
+def _snapshot(db: apsw.Connection, key: str, holders: Sequence[_Holder], now: float) -> Snapshot:
+    proofs: list[Any] = db.execute(
+        "SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,)
+    ).fetchall()
+    kept = [Kept(*row) for row in proofs]
+    # Every attempt has a proof, so a key without any has no rows.
+    found = db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,)).fetchall() if kept else []
+    rows = tuple(from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM])) for row in found)
+    recorded = (holder.proof for holder in holders if not holder.lapsed)
     return snapshot_of(now, rows, kept, recorded)
 
 
-def _holders(db: sqlite3.Connection, proofs: Sequence[bytes], now: float) -> list[_Holder]:
+def _holders(db: apsw.Connection, proofs: Sequence[bytes], now: float) -> list[_Holder]:
     if not proofs:
         return []
     rows = db.execute(
@@ -266,64 +316,18 @@ def _holders(db: sqlite3.Connection, proofs: Sequence[bytes], now: float) -> lis
     return [_Holder(proof, key, claim, bool(lapsed)) for proof, key, claim, lapsed in rows]
 
 
-def _erase(db: sqlite3.Connection, key: str, claim: str) -> None:
+def _erase(db: apsw.Connection, key: str, claim: str) -> None:
     """Delete an attempt that came to nothing, with the proofs of its own claim: an earlier row stands again."""
     db.execute("DELETE FROM proofs WHERE key = ? AND claim = ?", (key, claim))
     db.execute("DELETE FROM attempts WHERE claim = ?", (claim,))
 
 
-def _attempts(db: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Attempt]:
+def _attempts(db: apsw.Connection, query: str, values: Sequence[object]) -> list[Attempt]:
     found = db.execute(query, values).fetchall()
     proofs = "SELECT proof FROM proofs WHERE key = ? AND claim = ?"
     return [from_row(row, (proof for (proof,) in db.execute(proofs, (row[_KEY], row[_CLAIM])))) for row in found]
 
 
-def _by_claim(db: sqlite3.Connection, claim: str) -> Attempt | None:
+def _by_claim(db: apsw.Connection, claim: str) -> Attempt | None:
     found = _attempts(db, f"{_SELECT} WHERE claim = ?", (claim,))
     return found[0] if found else None
-
-
-def _open(path: Path, busy_timeout: float, *, create: bool) -> sqlite3.Connection:
-    """Return a connection to a file of our schema; `create` makes a missing one and tries to write it."""
-    if create:
-        with suppress(FileExistsError):
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=busy_timeout, isolation_level=None)
-    try:
-        _set_journal(db, path)
-        db.execute(f"PRAGMA synchronous = {'EXTRA' if create else 'FULL'}")
-        db.execute("BEGIN IMMEDIATE" if create else "BEGIN")
-        _check_schema(db, path, create=create)
-        db.execute("COMMIT")
-        db.execute("PRAGMA synchronous = FULL")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _set_journal(db: sqlite3.Connection, path: Path) -> None:
-    """Choose a rollback journal; not WAL, which before SQLite 3.51.3 can be corrupted by several connections."""
-    (mode,) = db.execute("PRAGMA journal_mode = TRUNCATE").fetchone()
-    if mode != "truncate":
-        raise StoreUnavailable(f"{path} stays in journal mode {mode}: another program is using it")
-
-
-def _check_schema(db: sqlite3.Connection, path: Path, *, create: bool) -> None:
-    (application,) = db.execute("PRAGMA application_id").fetchone()
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if create and (application, version, tables) == (0, 0, 0):
-        schema = resources.files(__package__).joinpath("schema.sql").read_text(encoding="utf-8")
-        for statement in schema.split(";\n"):
-            db.execute(statement)
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    elif application != APPLICATION_ID:
-        raise StoreUnavailable(f"{path} is a database, but not an attempt store")
-    elif version != SCHEMA_VERSION:
-        raise StoreUnavailable(
-            f"{path} has schema version {version}, this release reads {SCHEMA_VERSION}: run the release that wrote it"
-        )
-    if create:
-        # A write even when nothing changes: a file that cannot be written is found at start, not by a buyer.
-        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.sales import Sale
 
 
 class StoreUnavailable(Exception):
@@ -18,10 +19,12 @@ class CommitUnknown(StoreUnavailable):
 
 
 class AttemptStore(Protocol):
-    """Durable attempts and proofs; every method raises `StoreUnavailable` when the store cannot be reached.
+    """Durable attempts, proofs and sales; every method raises `StoreUnavailable` when the store cannot be reached.
 
-    A method that writes returns after its one transaction is committed. One clock of the store decides leases and
-    expiry. Several processes may share a store; unique (key, n) and unique proofs keep them apart, no lock does.
+    A method that writes returns after its one transaction is committed, visible to every process. The events of
+    `attempt.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One clock
+    of the store decides leases and expiry. Several processes may share a store; unique (key, n) and unique proofs keep
+    them apart, no lock does.
     """
 
     async def open(self) -> None:
@@ -43,7 +46,8 @@ class AttemptStore(Protocol):
     async def move(self, claim: str, event: Event) -> Step:
         """Apply the event to the row with this claim, by compare-and-set, and return the step.
 
-        A row that is gone gives a step that its sender does not own.
+        A row that is gone gives a step that its sender does not own. A row that becomes settled is written into the
+        books in the same transaction.
         """
 
     async def find(self, claim: str) -> Attempt | None:
@@ -57,3 +61,15 @@ class AttemptStore(Protocol):
 
     async def purge(self, limit: int = 500) -> int:
         """Delete at most `limit` rows whose window is over, keeping their proofs, and lapsed reservations after 1 h."""
+
+    async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
+        """Return at most `limit` sales with a higher id than `after`, by rising id: the books, page by page."""
+
+    async def sales_of(self, key: str) -> list[Sale]:
+        """Return the sales of a key, by rising n; more than one only where a released attempt was paid after all."""
+
+    async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
+        """Record, with its audit row, that a sale was paid back; False when a refund is recorded already."""
+
+    async def check_writable(self) -> None:
+        """Raise `StoreUnavailable` when nothing can be written: tries it, or tells of the last try."""

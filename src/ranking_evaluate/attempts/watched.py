@@ -1,18 +1,26 @@
-"""A store with its calls timed, and a look now and then at what is uncertain."""
+"""A store with its calls timed, a look now and then at what is uncertain, and a try whether it can be written."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 
 LOOK_SECONDS: Final = 15.0
 MOST_COUNTED: Final = 1_000
+
+TRY_SECONDS: Final = 5.0
+"""Seconds between two tries whether the store can be written, while nothing is wrong."""
+
+TRY_AGAIN_SECONDS: Final = 1.0
+"""Seconds between two tries while it cannot."""
 
 
 class WatchedStore:
@@ -20,18 +28,24 @@ class WatchedStore:
 
     def __init__(self, store: AttemptStore) -> None:
         self._store = store
-        self._looking: asyncio.Task[None] | None = None
+        self._fault: StoreUnavailable | None = None
+        self._suspicion = asyncio.Event()
+        self._background: list[asyncio.Task[None]] = []
 
     async def open(self) -> None:
         """Open the store, and look at it from now on."""
         await self._store.open()
-        self._looking = asyncio.create_task(self._keep_looking(), name="count the uncertain attempts")
+        self._background = [
+            asyncio.create_task(self._keep_looking(), name="count the uncertain attempts"),
+            asyncio.create_task(self._keep_trying(), name="try whether the store can be written"),
+        ]
 
     async def close(self) -> None:
         """Stop looking, and close the store."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
         await self._store.close()
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
@@ -41,13 +55,16 @@ class WatchedStore:
 
     async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Pass on."""
-        with telemetry.StoreCall("reserve"):
+        with telemetry.StoreCall("reserve"), self._suspecting():
             return await self._store.reserve(draft, request, seen)
 
     async def move(self, claim: str, event: Event) -> Step:
         """Pass on."""
-        with telemetry.StoreCall("move"):
-            return await self._store.move(claim, event)
+        with telemetry.StoreCall("move"), self._suspecting():
+            step = await self._store.move(claim, event)
+        if step.sold and (row := step.attempt) is not None:
+            telemetry.count_sale(row.protocol, row.operation, row.network, row.asset, row.amount)
+        return step
 
     async def find(self, claim: str) -> Attempt | None:
         """Pass on."""
@@ -69,6 +86,26 @@ class WatchedStore:
         with telemetry.StoreCall("purge"):
             return await self._store.purge(limit)
 
+    async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
+        """Pass on."""
+        with telemetry.StoreCall("sales"):
+            return await self._store.sales(after, limit)
+
+    async def sales_of(self, key: str) -> list[Sale]:
+        """Pass on."""
+        with telemetry.StoreCall("sales_of"):
+            return await self._store.sales_of(key)
+
+    async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
+        """Pass on."""
+        with telemetry.StoreCall("refund"):
+            return await self._store.refund(sale, transaction, audit, key)
+
+    async def check_writable(self) -> None:
+        """Raise what the last try to write came to, when it failed."""
+        if self._fault is not None:
+            raise StoreUnavailable(str(self._fault))
+
     async def look(self) -> None:
         """Count the uncertain attempts, at most `MOST_COUNTED`, and tell the age of the oldest."""
         found = await self.recent(State.UNCERTAIN, MOST_COUNTED)
@@ -83,3 +120,31 @@ class WatchedStore:
             except StoreUnavailable as error:
                 telemetry.logger().warning("the uncertain attempts cannot be counted", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
+
+    async def _keep_trying(self) -> None:
+        while True:
+            self._suspicion.clear()
+            try:
+                with telemetry.StoreCall("check_writable"):
+                    await self._store.check_writable()
+            except StoreUnavailable as error:
+                if self._fault is None:
+                    telemetry.logger().error("the store cannot be written", reason=str(error))
+                self._fault = error
+            else:
+                if self._fault is not None:
+                    telemetry.logger().info("the store can be written again")
+                self._fault = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TRY_SECONDS if self._fault is None else TRY_AGAIN_SECONDS):
+                    await self._suspicion.wait()
+
+    @contextmanager
+    def _suspecting(self) -> Iterator[None]:
+        """Let a write that fails be followed by a try at once; one that succeeds says that all is well."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._suspicion.set()
+            raise
+        self._fault = None

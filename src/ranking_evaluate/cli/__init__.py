@@ -32,6 +32,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "pay": "pay",
     "serve": "serve",
     "attempts": "attempts",
+    "sales": "sales",
     "sandbox": "sandbox",
     "reference": "reference",
 }

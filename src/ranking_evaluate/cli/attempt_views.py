@@ -37,7 +37,9 @@ def document(attempt: Attempt, now: float) -> dict[str, Any]:
         "payer": attempt.payer,
         "paymentId": attempt.payment_id,
         "validBefore": None if attempt.valid_before is None else written(attempt.valid_before),
-        "reason": attempt.reason,
+        "recipient": attempt.recipient,
+        "reasonCode": attempt.reason_code,
+        "answerSha256": attempt.answer_sha256,
         "updatedAt": written(attempt.updated_at),
     }
 
@@ -76,7 +78,7 @@ def listing(found: Sequence[Attempt], now: float) -> Table:
         table.add_column(heading, no_wrap=True, min_width=9)
     for attempt in found:
         seen = attempt.state_at(now)
-        price = f"{amount(attempt)} {attempt.protocol}"
+        price = f"{tokens(attempt.amount)} {attempt.protocol}"
         table.add_row(written(attempt.updated_at), Text(seen, STYLES.get(seen, "")), price, attempt.key)
     return table
 
@@ -93,10 +95,13 @@ def card(case: Case) -> Table:
         table.add_row("attempt", f"number {attempt.n} under this key")
     for name, value in (
         ("reason", attempt.reason),
+        ("provider says", attempt.reason_code),
+        ("and names", attempt.reported_transaction),
         ("purchase", f"{attempt.operation} {attempt.release} over {attempt.protocol}"),
-        ("amount", f"{amount(attempt)} of {attempt.asset}"),
+        ("amount", f"{tokens(attempt.amount)} of {attempt.asset}"),
         ("network", attempt.network),
         ("payer", attempt.payer),
+        ("recipient", attempt.recipient),
         ("payment id", attempt.payment_id),
         ("valid until", None if attempt.valid_before is None else written(attempt.valid_before)),
         ("transaction" if state is State.SETTLED else "would be in", attempt.transaction),
@@ -132,12 +137,13 @@ def advice(case: Case, evidence: Evidence | None) -> str | None:
             return "The chain does not tell. Look at the transactions of the payer before you force anything."
 
 
-def amount(attempt: Attempt) -> str:
+def tokens(base_units: int) -> str:
     """Return an amount in whole tokens."""
     from ranking_evaluate.payments.protocol import AMOUNT_DECIMALS
 
-    whole, rest = divmod(attempt.amount, 10**AMOUNT_DECIMALS)
-    return f"{whole}.{rest:0{AMOUNT_DECIMALS}d}".rstrip("0").rstrip(".") or "0"
+    sign = "-" if base_units < 0 else ""
+    whole, rest = divmod(abs(base_units), 10**AMOUNT_DECIMALS)
+    return f"{sign}{whole}.{rest:0{AMOUNT_DECIMALS}d}".rstrip("0").rstrip(".") or "0"
 
 
 def print_table(table: Table, at_least: int) -> None:

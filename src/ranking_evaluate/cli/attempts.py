@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.attempt import Attempt, Audit, State
 from ranking_evaluate.cli import attempt_views as views
 from ranking_evaluate.contract.replay import REPLAY_HOURS
 
 if TYPE_CHECKING:
+    from ranking_evaluate.attempts.store import AttemptStore
     from ranking_evaluate.payments.protocol import Evidence
     from ranking_evaluate.reconcile import Case, Reconciler
 
@@ -24,6 +27,8 @@ T = TypeVar("T")
 
 REFUSED: Final = 1
 UNUSABLE: Final = 2
+
+_TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 attempts: Final = typer.Typer(
     no_args_is_help=True,
@@ -53,12 +58,12 @@ def list_attempts(
     """List attempts, the ones that changed last first."""
 
     async def work() -> tuple[float, list[Attempt]]:
-        async with _open_store() as store:
+        async with open_store() as store:
             # The probe's key is never sold; the read brings the store's clock.
             now = (await store.read("operator-asks-for-the-time")).now
             return now, await store.recent(state, limit)
 
-    now, found = _run(work())
+    now, found = run(work())
     if as_json:
         views.print_json([views.document(attempt, now) for attempt in found])
         return
@@ -85,7 +90,7 @@ def show(
                 return None
             return case, await reconciler.check(case.attempt) if check else None
 
-    found = _run(work())
+    found = run(work())
     if found is None:
         typer.echo(f"Nothing is recorded under the key {key}.", err=True)
         raise typer.Exit(REFUSED)
@@ -131,6 +136,75 @@ def release(key: Key, force: Force = False, as_json: AsJson = False) -> None:
     _report(released, as_json, "Released. The caller may pay again under this key, with a new credential.")
 
 
+@attempts.command("refund")
+def refund(
+    key: Key,
+    tx: Annotated[str, typer.Option("--tx", metavar="HASH", help="The transaction that paid the money back.")],
+    tx_paid: Annotated[
+        str | None, typer.Option("--tx-paid", metavar="HASH", help="Of several payments under the key, the one in it.")
+    ] = None,
+) -> None:
+    """Record in the books that you paid a purchase back; the refund itself is yours to make.
+
+    It changes nothing for the caller: what was paid for is delivered as before.
+    """
+
+    async def work() -> str | None:
+        async with open_store() as store:
+            return await _refund(store, key, tx, tx_paid)
+
+    refusal = run(work())
+    if refusal is not None:
+        typer.echo(f"Refused. {refusal}", err=True)
+        raise typer.Exit(REFUSED)
+    typer.echo("Recorded. `ranking-evaluate sales` shows the refund on the day of this record.")
+
+
+async def _refund(store: AttemptStore, key: str, tx: str, tx_paid: str | None) -> str | None:
+    """Record a refund, and return why it is refused, if it is."""
+    if not all(_TRANSACTION.fullmatch(text) for text in (tx, tx_paid or tx)):
+        return "A transaction hash is 0x and 64 hexadecimal digits."
+    sales = await store.sales_of(key)
+    if tx_paid is not None:
+        sales = [sale for sale in sales if sale.transaction == tx_paid.lower()]
+    if not sales:
+        return f"The books have no such payment under the key {key}."
+    if len(sales) > 1:
+        paid = " or ".join(f"--tx-paid {sale.transaction}" for sale in sales)
+        return f"There are several payments under this key: say which one by {paid}."
+    [sale] = sales
+    if await store.refund(sale, tx.lower(), Audit(operator(), "refunded", f"paid back in {tx.lower()}"), key):
+        return None
+    return f"A refund of it is recorded already, in {sale.refund_transaction or 'another transaction'}."
+
+
+@attempts.command("backup")
+def backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the copy goes; it must not exist.")],
+) -> None:
+    """Copy the store into one file while the service runs: as it is at this moment, and in no need of a log.
+
+    For SQLite alone. To restore it: stop every process, delete the store's -wal and -shm, put the copy in its place.
+    """
+    from ranking_evaluate.attempts.sqlite import SqliteStore
+
+    async def work() -> str | None:
+        async with open_store() as store:
+            if not isinstance(store, SqliteStore):
+                return "This store is PostgreSQL: use pg_dump."
+            try:
+                await store.back_up(file)
+            except OSError as error:
+                return f"The copy cannot be written: {error}"
+            return None
+
+    refusal = f"{file} exists; a copy goes into a new file." if file.exists() else run(work())
+    if refusal is not None:
+        typer.echo(refusal, err=True)
+        raise typer.Exit(UNUSABLE)
+    typer.echo(f"Copied to {file}.")
+
+
 def operator() -> str:
     """Return who decides, for the audit: the login, also behind sudo, and the machine."""
     login = os.environ.get("SUDO_USER") or getpass.getuser()
@@ -138,12 +212,12 @@ def operator() -> str:
 
 
 @asynccontextmanager
-async def _open_store() -> AsyncIterator[Any]:
+async def open_store() -> AsyncIterator[AttemptStore]:
     """Open the service's store, and never make one: in a wrong folder an empty one would say that all is well."""
-    from ranking_evaluate.bootstrap import open_store
+    from ranking_evaluate import bootstrap
     from ranking_evaluate.settings import read_database_url
 
-    store = open_store(read_database_url(), create=False)
+    store = bootstrap.open_store(read_database_url(), create=False)
     await store.open()
     try:
         yield store
@@ -160,7 +234,7 @@ async def _open_reconciler(*, rails: bool) -> AsyncIterator[Reconciler]:
 
     protocols = bootstrap.configured(read_settings()) if rails else ()
     try:
-        async with _open_store() as store:
+        async with open_store() as store:
             yield Reconciler(store, protocols, operator())
     finally:
         for protocol in protocols:
@@ -176,13 +250,13 @@ def _decide(decision: Callable[[Reconciler], Awaitable[Attempt]]) -> tuple[Attem
             return decided, await reconciler.look_up(decided.key)
 
     try:
-        return _run(work())
+        return run(work())
     except DecisionRefused as refusal:
         typer.echo(f"Refused. {refusal}", err=True)
         raise typer.Exit(REFUSED) from None
 
 
-def _run(work: Awaitable[T]) -> T:
+def run(work: Awaitable[T]) -> T:
     """Run the work; what an operator has to mend ends the command with one line each."""
     from ranking_evaluate.attempts.store import StoreUnavailable
     from ranking_evaluate.settings import SettingsError

@@ -60,6 +60,7 @@ async def state_of(
     """Return what is ready at this moment; `wires` are all protocols, `protocols` the configured ones."""
     try:
         await store.read("readiness-probe-never-used")
+        await store.check_writable()
         store_reason = None
     except StoreUnavailable as error:
         store_reason = str(error)

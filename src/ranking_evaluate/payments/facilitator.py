@@ -33,6 +33,7 @@ MAX_ANSWER_BYTES: Final = 65_536
 
 TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _REASON_CODE: Final = re.compile(r"[a-z0-9_]{1,80}")
+_REPORTED: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 _EXACT_EVM: Final = "invalid_exact_evm_"
 REFUSED_BEFORE_BROADCAST: Final = frozenset(
@@ -179,7 +180,7 @@ def classify_verification(answer: Answer, *, payer: str) -> Verification:
     if not said:
         reason = document.get("invalidReason")
         if isinstance(reason, str) and "nonce" in reason and "used" in reason:
-            return Spent("the facilitator says that the authorization was used already")
+            return Spent("the facilitator says that the authorization was used already", code_of(reason))
         return Rejected(in_words(reason))
     if answer.status != 200 or not _same_address(document.get("payer"), payer):
         return Unreachable("the facilitator's /verify vouches for another payer or with another status")
@@ -196,20 +197,32 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
     if document is None:
         return Uncertain(f"the facilitator answered status {answer.status} without a usable document")
     success, transaction = document.get("success"), document.get("transaction")
+    reason = document.get("errorReason")
+    code, reported = code_of(reason), _reported(transaction)
     if success is True and answer.status == 200:
         if not (isinstance(transaction, str) and TRANSACTION.fullmatch(transaction)):
-            return Uncertain("the facilitator reports success without a transaction")
+            return Uncertain("the facilitator reports success without a transaction", code, reported)
         if document.get("network") != network:
-            return Uncertain("the facilitator reports success on another network")
+            return Uncertain("the facilitator reports success on another network", code, reported)
         if not _same_address(document.get("payer"), payer):
-            return Uncertain("the facilitator reports success for another payer")
+            return Uncertain("the facilitator reports success for another payer", code, reported)
         return Settled(receipt="", transaction=transaction.lower(), payer=payer)
-    reason = document.get("errorReason")
     if success is False and transaction == "" and answer.status < 500 and not 300 <= answer.status < 400:
         if isinstance(reason, str) and reason in REFUSED_BEFORE_BROADCAST:
-            return Refused(in_words(reason))
-        return Uncertain(f"the facilitator failed for a reason that does not exclude a payment: {in_words(reason)}")
-    return Uncertain(f"the facilitator answered status {answer.status} without a definite outcome")
+            return Refused(in_words(reason), code=code)
+        words = f"the facilitator failed for a reason that does not exclude a payment: {in_words(reason)}"
+        return Uncertain(words, code, reported)
+    return Uncertain(f"the facilitator answered status {answer.status} without a definite outcome", code, reported)
+
+
+def code_of(reason: object) -> str | None:
+    """Return a facilitator's reason where it is a plain code; its free text is nobody's to keep."""
+    return reason if isinstance(reason, str) and _REASON_CODE.fullmatch(reason) else None
+
+
+def _reported(transaction: object) -> str | None:
+    """Return what a facilitator names as the transaction, where it looks like the name of one."""
+    return transaction if isinstance(transaction, str) and _REPORTED.fullmatch(transaction) else None
 
 
 def in_words(reason: object) -> str:

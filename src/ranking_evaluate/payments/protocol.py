@@ -130,6 +130,7 @@ class Spent:
     """The payment was submitted already, by somebody: the money may be ours."""
 
     reason: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,7 @@ class Refused:
 
     reason: str
     receipt: str | None = None
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +170,15 @@ class NotSent:
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Everything else: the money may have moved."""
+    """Everything else: the money may have moved.
+
+    `code` is the provider's own word for it, `transaction` one that it named without proof: shown as reported, never
+    taken for evidence.
+    """
 
     reason: str
+    code: str | None = None
+    transaction: str | None = None
 
 
 Settlement = Settled | Refused | NotSent | Uncertain

@@ -199,11 +199,11 @@ class X402Protocol:
         match outcome:
             case Settled(transaction=transaction):
                 return Settled(_receipt(network, transaction, payer), transaction, payer)
-            case Refused(reason=reason):
+            case Refused(reason=reason, code=code):
                 response = SettleResponse(
                     success=False, error_reason=reason, payer=payer, transaction="", network=network
                 )
-                return Refused(reason, encode_payment_response_header(response))
+                return Refused(reason, encode_payment_response_header(response), code)
             case _:
                 return outcome
 
