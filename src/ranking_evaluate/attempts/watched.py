@@ -36,37 +36,37 @@ class WatchedStore:
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Pass on."""
-        with telemetry.StoreCall("read"):
+        with telemetry.store_call("read"):
             return await self._store.read(key, proofs)
 
     async def reserve(self, draft: Attempt, request: Request, seen: Snapshot) -> Attempt | None:
         """Pass on."""
-        with telemetry.StoreCall("reserve"):
+        with telemetry.store_call("reserve"):
             return await self._store.reserve(draft, request, seen)
 
     async def move(self, claim: str, event: Event) -> Step:
         """Pass on."""
-        with telemetry.StoreCall("move"):
+        with telemetry.store_call("move"):
             return await self._store.move(claim, event)
 
     async def find(self, claim: str) -> Attempt | None:
         """Pass on."""
-        with telemetry.StoreCall("find"):
+        with telemetry.store_call("find"):
             return await self._store.find(claim)
 
     async def recent(self, state: State | None = None, limit: int = 100) -> list[Attempt]:
         """Pass on."""
-        with telemetry.StoreCall("recent"):
+        with telemetry.store_call("recent"):
             return await self._store.recent(state, limit)
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Pass on."""
-        with telemetry.StoreCall("audits"):
+        with telemetry.store_call("audits"):
             return await self._store.audits(key)
 
     async def purge(self, limit: int = 500) -> int:
         """Pass on."""
-        with telemetry.StoreCall("purge"):
+        with telemetry.store_call("purge"):
             return await self._store.purge(limit)
 
     async def look(self) -> None:
