@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,8 @@ import pytest
 from ranking_evaluate.sandbox import Rail, Sandbox
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, free_port
 from tests.faults.facilitator import FaultyFacilitator, forward_to
+from tests.judges import browser
+from tests.judges.browser import Browser
 from tests.judges.x402_buyer import Buyer
 from tests.oracles.answer_keys import CONTRACT
 
@@ -26,6 +29,16 @@ PROGRAM: Final = Path(sysconfig.get_path("scripts")) / "ranking-evaluate"
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def tab() -> Iterator[Browser]:
+    """A browser's tab. Without a browser its tests are skipped here and fail where CI is set."""
+    program = browser.find()
+    if program is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(browser.NOT_FOUND)
+    with Browser(program) as running:
         yield running
 
 
