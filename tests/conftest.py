@@ -1,14 +1,68 @@
-"""What every test may use."""
+"""What every test may use, and the two tiers of tests.
+
+`scripts/test unit` runs the tests that need Python alone: no chain, Node, browser, database or cache server, and no
+network beyond this machine. `scripts/test` runs everything. A test belongs to the unit tier unless its folder or module
+is in BEYOND_UNIT, or it carries the mark `beyond_unit`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
 import httpx
 import pytest
 
 from tests import published
 from tests.postgres import PostgresServer
+
+BEYOND_UNIT: Final = (
+    "bench",  # Times whole services.
+    "faults",  # Chains, PostgreSQL, services that are killed.
+    "hostile",  # Served processes.
+    "judges",  # Chains, Node, a browser.
+    "sandbox",  # Chains.
+    "attempts/test_postgres.py",
+    "cli/test_attempts.py",  # Chains, PostgreSQL.
+    "cli/test_demo.py",  # Chains.
+    "cli/test_serve.py",  # Served processes.
+    "contract/test_runnable_cases.py",  # Node.
+    "payments/test_evm.py",  # A chain.
+    "payments/test_mpp.py",  # A chain.
+    "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
+    "test_rates_redis.py",
+    "test_readme.py",  # Chains.
+)
+"""The folders and modules whose tests start other programs, or take long."""
+
+LOOPBACK: Final = ["127.0.0.1", "::1"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--unit", action="store_true", help="run the unit tier alone; see tests/conftest.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "beyond_unit: the test starts another program, so it is not in the unit tier")
+
+
+def pytest_report_header() -> str:
+    return "every answer of the service to an httpx client is held against its published schema: tests/published.py"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    place = collection_path.relative_to(Path(__file__).parent) if config.getoption("--unit") else None
+    return True if place is not None and place.as_posix() in BEYOND_UNIT else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--unit"):
+        return
+    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("beyond_unit")])
+    items[:] = [item for item in items if not item.get_closest_marker("beyond_unit")]
+    for item in items:
+        item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
 
 
 @pytest.fixture
@@ -18,15 +72,20 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[PostgresServer]:
+def postgres_server(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """One PostgreSQL for the session of a test process; each test takes a database of its own."""
+    assert not request.config.getoption("--unit"), "a test with PostgreSQL is not in the unit tier: mark it beyond_unit"
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session", autouse=True)
 def every_answer_is_as_published() -> Iterator[None]:
-    """Hold every answer of the service in the whole run, to whichever httpx client, against the published schemas."""
+    """Patch httpx's clients for the whole run, so that they hold each answer of the service against its schema.
+
+    `tests/published.py` tells the service's answers from others, and says what is wrong with one. An answer that is not
+    as published fails the test that asked for it; where the code under test swallows that, the run fails at its end.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(httpx.Client, "send", published.checking(httpx.Client.send))
         patch.setattr(httpx.AsyncClient, "send", published.checking_async(httpx.AsyncClient.send))

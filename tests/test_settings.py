@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 from ranking_evaluate.payments.config import MppConfig, X402Config
-from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, read_settings, values
+from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 BASE_USDC = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -25,6 +26,7 @@ MPP = {
 }
 Given = Mapping[str, str]
 NOTHING: Given = MappingProxyType({})
+COINBASE = {"CDP_API_KEY_ID", "CDP_API_KEY_SECRET"}
 OWN_TOKEN = {"X402_ASSET": BASE_USDC, "X402_ASSET_NAME": "My Dollar", "X402_ASSET_VERSION": "7"}
 
 
@@ -83,7 +85,7 @@ def test_every_variable_is_read() -> None:
         "SECURITY_CONTACT": "mailto:security@rank.example",
         "WALLET_KEY": "0x" + "11" * 32,
     }
-    assert set(given) == set(VARIABLES)
+    assert {PREFIX + name for name in given} | COINBASE == {one.full_name for one in VARIABLES.values()}
     assert read(given) == Settings(
         public_origin="https://rank.example",
         database_url="postgresql://host/db",
@@ -146,6 +148,7 @@ WRONG = [
     ("X402_FACILITATOR_URL", "https://me:secret@facilitator.example", "X402_FACILITATOR_AUTHORIZATION"),
     ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\u0301", "ASCII"),
     ("X402_FACILITATOR_AUTHORIZATION", "Bearer a\r\nX-Other: b", "ASCII"),
+    ("X402_ASSET", "USDC", "40 hexadecimal digits"),
     ("X402_MAX_TIMEOUT", "29", "between 30 and 600"),
     ("X402_MAX_TIMEOUT", "601", "between 30 and 600"),
     ("X402_MAX_TIMEOUT", "1e2", "whole number"),
@@ -178,13 +181,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("name", "value", "hint"), WRONG)
 def test_a_wrong_value_is_named_with_what_to_do(name: str, value: str, hint: str) -> None:
-    (fault,) = faults(X402 | MPP | {name: value})
+    (fault,) = faults(X402 | OWN_TOKEN | MPP | {name: value})
     assert fault.startswith(f"{PREFIX}{name}: ")
     assert hint in fault
 
 
 def test_every_variable_that_can_be_wrong_was_tried() -> None:
-    free_text = {"X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION", "WALLET_KEY"}
+    free_text = {"X402_ASSET_NAME", "X402_ASSET_VERSION", "WALLET_KEY", *COINBASE}
     assert {name for name, _, _ in WRONG} == set(VARIABLES) - free_text
 
 
@@ -212,23 +215,23 @@ def test_other_programs_variables_are_nobodys_business() -> None:
 
 
 @pytest.mark.parametrize("missing", X402)
-def test_half_an_x402_rail_names_what_is_missing(missing: str) -> None:
+def test_half_an_x402_protocol_names_what_is_missing(missing: str) -> None:
     (fault,) = faults({name: value for name, value in X402.items() if name != missing})
     assert fault.startswith(f"{PREFIX}{missing}: needed")
 
 
 @pytest.mark.parametrize("missing", MPP)
-def test_half_an_mpp_rail_names_what_is_missing(missing: str) -> None:
+def test_half_an_mpp_protocol_names_what_is_missing(missing: str) -> None:
     (fault,) = faults({name: value for name, value in MPP.items() if name != missing})
     assert fault.startswith(f"{PREFIX}{missing}: needed")
 
 
-def test_an_optional_variable_alone_is_half_a_rail_too() -> None:
+def test_an_optional_variable_alone_is_half_a_protocol_too() -> None:
     (fault,) = faults(X402_RPC_URL="https://rpc.example")
     assert fault.startswith(f"{PREFIX}X402_PAY_TO: needed, since {PREFIX}X402_RPC_URL is set")
 
 
-def test_a_rail_of_empty_variables_is_no_rail() -> None:
+def test_a_protocol_of_empty_variables_is_no_protocol() -> None:
     assert read(dict.fromkeys(X402 | MPP, " ")).x402 is None
 
 
@@ -333,6 +336,22 @@ def test_secrets_never_show() -> None:
 def test_a_wrong_secret_is_not_quoted(name: str) -> None:
     (fault,) = faults(X402 | MPP | {name: "canary\n"[:6] + "\x07"})
     assert "canary" not in fault
+
+
+def test_the_document_has_a_row_for_every_variable_with_its_meaning_and_its_default() -> None:
+    rows = {row.split("`")[1]: row for row in document.render().splitlines() if row.startswith("| `")}
+    assert set(rows) == {variable.full_name for variable in VARIABLES.values()}
+    for variable in VARIABLES.values():
+        assert f" | {variable.meaning} | " in rows[variable.full_name]
+        assert variable.default in rows[variable.full_name]
+    assert rows["RANKING_EVALUATE_MAX_IN_FLIGHT"].endswith("| `256` |")
+    assert rows["RANKING_EVALUATE_METRICS_PORT"].endswith("| none |")
+    assert rows["RANKING_EVALUATE_MPP_CHAIN_ID"].endswith("| **required** |")
+
+
+def test_the_committed_document_is_what_is_rendered() -> None:
+    committed = Path(__file__).parent.parent / document.PATH
+    assert committed.read_text(encoding="utf-8") == document.render(), "run `ranking-evaluate reference`"
 
 
 def test_settings_do_not_change() -> None:

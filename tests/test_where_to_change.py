@@ -163,7 +163,6 @@ def test_every_page_states_the_replay_window_as_it_is(page: str) -> None:
         assert set(stated) <= {str(REPLAY_HOURS)}, path
 
 
-@pytest.mark.xfail(strict=True, reason="stores have no migrations yet; remove this mark when they have")
 def test_a_new_column_of_attempts_is_a_field_and_a_migration_step(copy: Copy, tmp_path: Path) -> None:
     line = "    expires_at: float | None = None\n"
     copy.change("attempts/attempt.py", line, f"{line}    note: str | None = None\n")

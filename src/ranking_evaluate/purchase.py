@@ -288,7 +288,7 @@ class Purchases:
         telemetry.logger().info(
             "settle outcome",
             outcome=type(outcome).__name__,
-            rail=attempt.protocol,
+            protocol=attempt.protocol,
             key_prefix=telemetry.key_prefix(attempt.key),
             reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,
             reported_transaction=outcome.transaction if isinstance(outcome, Uncertain) else None,

@@ -83,7 +83,7 @@ def in_postgres(request: pytest.FixtureRequest, clock: FixedClock) -> Callable[[
     return lambda: PostgresStore(url, lambda database: clock.now())
 
 
-STORES = [pytest.param(in_sqlite, id="sqlite"), pytest.param(in_postgres, id="postgres")]
+STORES = [pytest.param(in_sqlite, id="sqlite"), pytest.param(in_postgres, id="postgres", marks=pytest.mark.beyond_unit)]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from ranking_evaluate.attempts.attempt import RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.watched import WatchedStore
-from ranking_evaluate.telemetry import REGISTRY
+from ranking_evaluate.telemetry.metrics import REGISTRY
 from tests.attempts.samples import KEY, NOW, OTHER_KEY, SETTLE_LEASE, TX, draft, reserved, settled, tried
 from tests.fakes import FixedClock
 
@@ -100,7 +100,7 @@ async def test_a_write_that_fails_is_followed_by_a_try_at_once(
 
 async def test_what_was_sold_is_counted_in_base_units(store: WatchedStore) -> None:
     def sold() -> float:
-        labels = {"rail": "x402", "operation": "counted", "network": "eip155:84532", "asset": draft().asset}
+        labels = {"protocol": "x402", "operation": "counted", "network": "eip155:84532", "asset": draft().asset}
         return REGISTRY.get_sample_value("ranking_evaluate_sold_base_units_total", labels) or 0.0
 
     made = draft(operation="counted")

@@ -58,7 +58,7 @@ class Shop:
     ) -> None:
         self.sandbox, self.faulty, self.proxy = sandbox, faulty, proxy
         self.environment = environment
-        self.rails: dict[str, FundedProtocol] = {rail.protocol: rail for rail in sandbox.protocols}
+        self.protocols: dict[str, FundedProtocol] = {funded.protocol: funded for funded in sandbox.protocols}
         self.client = httpx.Client(trust_env=False, timeout=30)
 
     def operator(self, *arguments: str, **environment: str | None) -> Result:
@@ -73,12 +73,12 @@ class Shop:
 
     def sign(self, protocol: str, key: str) -> Payment:
         url = f"{self.sandbox.origin}/v1/{protocol}/ranking-evaluate"
-        rail = self.rails[protocol]
+        funded = self.protocols[protocol]
         headers = {"Content-Type": "application/json", "Idempotency-Key": key}
         challenge = self.client.post(url, content=BODY, headers=headers)
         assert challenge.status_code == 402, challenge.text
         mandate = Mandate(
-            wallet_key=rail.payer.key, key=key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
+            wallet_key=funded.payer.key, key=key, max_amount=Decimal("0.01"), asset=funded.asset, rpc_url=funded.rpc
         )
         signed = PAYERS[protocol].sign(challenge, mandate)
         return Payment(url, {**headers, signed.header: signed.value}, key)
@@ -101,8 +101,8 @@ class Shop:
         return payment
 
     def earned(self, protocol: str) -> int:
-        rail = self.rails[protocol]
-        return rail.balance(rail.payee)
+        funded = self.protocols[protocol]
+        return funded.balance(funded.payee)
 
     def age(self, payment: Payment, seconds: int) -> None:
         """Let the payment be one that was signed so long ago; the chains' time cannot be moved for one of many."""
@@ -139,8 +139,8 @@ def shop(request: pytest.FixtureRequest, sandbox: Any, tmp_path_factory: pytest.
     running.stop_service()
     running.start_service()
     environment: dict[str, str] = {}
-    for rail in running.protocols:
-        environment |= rail.environment
+    for funded in running.protocols:
+        environment |= funded.environment
     made = Shop(running, {**environment, **own}, faulty, proxy)
     yield made
     made.client.close()
@@ -170,7 +170,7 @@ def test_a_payment_that_landed_is_found_checked_and_settled_and_the_resend_gets_
     assert decision["what"] == "settled"
     assert decision["evidence"] == f"chain: landed: this payment is in transaction {shown['transaction']}"
     assert "@" in decision["who"]
-    assert shop.rails[protocol].is_confirmed(shown["transaction"])
+    assert shop.protocols[protocol].is_confirmed(shown["transaction"])
     assert shop.earned(protocol) == earned
 
 
@@ -236,7 +236,7 @@ def test_a_forced_release_is_the_operators_word_and_the_audit_says_so(shop: Shop
 
 
 @ONE_STORE
-def test_looking_needs_no_rail_and_asking_a_chain_names_the_wrong_setting(shop: Shop) -> None:
+def test_looking_needs_no_protocol_and_asking_a_chain_names_the_wrong_setting(shop: Shop) -> None:
     payment = shop.sign("x402", new_key())
     assert shop.send(payment).status_code == 200
     broken: dict[str, str | None] = {"RANKING_EVALUATE_X402_PAY_TO": "0x12", "RANKING_EVALUATE_MPP_CHAIN_ID": None}

@@ -92,14 +92,14 @@ def test_every_check_can_fail_alone(wrong: dict[str, Any]) -> None:
 
 def over_mpp(purchase: Purchase) -> set[str]:
     """Return what is not true of the same purchase over MPP, where the payer pays the chain's fee in the asset."""
-    rail = replace(RAIL, protocol="mpp", takes_gas_in_asset=True)
+    funded = replace(RAIL, protocol="mpp", takes_gas_in_asset=True)
 
     def relabelled(response: httpx.Response) -> httpx.Response:
         headers = {**response.headers, "Payment-Receipt": response.headers["PAYMENT-RESPONSE"]}
         return httpx.Response(response.status_code, content=response.content, headers=headers)
 
     paid, replay = relabelled(purchase.paid), relabelled(purchase.replay)
-    return {claim for claim, holds in check(rail, replace(purchase, paid=paid, replay=replay), LOCAL) if not holds}
+    return {claim for claim, holds in check(funded, replace(purchase, paid=paid, replay=replay), LOCAL) if not holds}
 
 
 MPP_RECEIPT = {"status": "success", "method": "tempo", "reference": TRANSACTION, "externalId": GOOD.key}

@@ -383,10 +383,10 @@ def mpp_mandate(**limits: Any) -> Mandate:
 def test_an_mpp_payment_is_exactly_the_offer_and_ends_soon(node: Node) -> None:
     now = time.time()
     signed = sign_mpp(payment_required("Bearer", mpp_challenge()), mpp_mandate(rpc_url=node.url))
-    rail = MppProtocol(MPP_CONFIG)
-    credential = rail.read_credential({"authorization": signed.value}, MPP_OFFER)
+    protocol = MppProtocol(MPP_CONFIG)
+    credential = protocol.read_credential({"authorization": signed.value}, MPP_OFFER)
     assert isinstance(credential, Credential)
-    assert rail.check_terms(credential, MPP_OFFER, now) is None
+    assert protocol.check_terms(credential, MPP_OFFER, now) is None
     assert credential.facts.payer == WALLET.address.lower()
     assert credential.facts.valid_before is not None
     assert now + 20 < credential.facts.valid_before <= signed.expires_at <= now + 26

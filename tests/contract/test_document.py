@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ CONTRACT = json.loads(
     (Path(__file__).parent.parent / "oracles" / "ranking-evaluate.contract.json").read_text(encoding="utf-8")
 )
 OWN = service_document(OPERATIONS[0], WIRES)
+
+INPUTS = {operation.id: valid(input_schema(operation)) for operation in OPERATIONS}
+"""Valid inputs of each operation, made once: hypothesis takes long to read the patterns of a schema."""
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 
@@ -178,7 +182,7 @@ def test_nothing_of_python_is_published(operation: Operation[Any]) -> None:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_a_valid_input_is_accepted(operation: Operation[Any], data: st.DataObject) -> None:
-    value = data.draw(valid(input_schema(operation)))
+    value = data.draw(INPUTS[operation.id])
     assert is_valid(input_schema(operation), value)
     if operation.precheck is not None:
         operation.precheck(value)
@@ -190,7 +194,7 @@ def test_a_valid_input_is_accepted(operation: Operation[Any], data: st.DataObjec
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_the_answer_to_a_valid_input_meets_the_result_schema(operation: Operation[Any], data: st.DataObject) -> None:
-    value = data.draw(valid(input_schema(operation)))
+    value = data.draw(INPUTS[operation.id])
     try:
         result = canonical.dump(operation.evaluate(operation.accept(value)))
     except OperationError:
@@ -211,6 +215,7 @@ def samples(operation: Operation[Any]) -> list[Any]:
     return [full]
 
 
+@cache
 def faults(operation: Operation[Any]) -> list[Broken]:
     return [fault for sample in samples(operation) for fault in broken(input_schema(operation), sample)]
 

@@ -69,6 +69,7 @@ def _as_node_writes(numbers: list[float]) -> list[str]:
     return done.stdout.strip().strip("[]").split(",")
 
 
+@pytest.mark.beyond_unit
 def test_every_number_is_written_as_node_writes_it() -> None:
     numbers = _numbers()
     assert len(numbers) == 20_000
@@ -79,6 +80,7 @@ def test_every_number_is_written_as_node_writes_it() -> None:
     assert [canonical.encode(x).decode() for x in numbers[:2000]] == expected[:2000]
 
 
+@pytest.mark.beyond_unit
 def test_integers_are_the_doubles_that_javascript_reads() -> None:
     integers = [0, -1, 2**53 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63, 2**64 - 1, 10**21, 10**30]
     expected = _as_node_writes(list(map(float, integers)))

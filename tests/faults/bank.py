@@ -129,7 +129,7 @@ def proof_digest(nonce: str) -> bytes:
 
 
 class Ledgers(X402Protocol):
-    """The rail as an operator's command has it, on a chain that is the bank's ledger."""
+    """The protocol as an operator's command has it, on a chain that is the bank's ledger."""
 
     moved: Callable[[str], bool]
 

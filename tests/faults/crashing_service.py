@@ -212,9 +212,9 @@ def doom_commits(patch: pytest.MonkeyPatch, doom: Doom) -> None:
     patch.setattr(apsw, "Connection", Doomed)
 
 
-def doom_rail(patch: pytest.MonkeyPatch, doom: Doom, rail: type[X402Protocol] | type[MppProtocol]) -> None:
-    """Put points around the calls of a rail."""
-    verify, settle = rail.verify, rail.settle
+def doom_protocol(patch: pytest.MonkeyPatch, doom: Doom, protocol: type[X402Protocol] | type[MppProtocol]) -> None:
+    """Put points around the calls of a protocol."""
+    verify, settle = protocol.verify, protocol.settle
 
     async def doomed_verify(self: Any, credential: Credential, offer: Offer) -> Verification:
         return await doom.around("the verification", verify)(self, credential, offer)
@@ -222,8 +222,8 @@ def doom_rail(patch: pytest.MonkeyPatch, doom: Doom, rail: type[X402Protocol] | 
     async def doomed_settle(self: Any, credential: Credential, offer: Offer) -> Settlement:
         return await doom.around("the settle call", settle)(self, credential, offer)
 
-    patch.setattr(rail, "verify", doomed_verify)
-    patch.setattr(rail, "settle", doomed_settle)
+    patch.setattr(protocol, "verify", doomed_verify)
+    patch.setattr(protocol, "settle", doomed_settle)
 
 
 def doom_answers(app: FastAPI, doom: Doom) -> Callable[..., Awaitable[None]]:
@@ -268,8 +268,8 @@ def live(life: Life) -> None:
     doom_store(patch, doom, SqliteStore)
     doom_store(patch, doom, PostgresStore)
     doom_commits(patch, doom)
-    doom_rail(patch, doom, X402Protocol)
-    doom_rail(patch, doom, MppProtocol)
+    doom_protocol(patch, doom, X402Protocol)
+    doom_protocol(patch, doom, MppProtocol)
     patch.setattr(bootstrap, "SqliteStore", functools.partial(sqlite.SqliteStore, clock=clock))
     patch.setattr(postgres, "PostgresStore", functools.partial(PostgresStore, clock=clock))
     patch.setattr(bootstrap, "Purchases", functools.partial(Purchases, clock=clock))

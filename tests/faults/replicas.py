@@ -24,7 +24,7 @@ SETTLE_SECONDS: Final = 0.005
 
 @dataclass
 class Replica:
-    """One process of the service, but for the process: a store, a rail and a walk of its own."""
+    """One process of the service, but for the process: a store, a protocol and a walk of its own."""
 
     store: PostgresStore
     ledger: Ledger

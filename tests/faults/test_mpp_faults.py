@@ -184,11 +184,11 @@ def issue(config: MppConfig, key: str, *, life: timedelta = adapter.CHALLENGE_LI
     }
 
     async def make() -> str:
-        rail = MppProtocol(config)
+        protocol = MppProtocol(config)
         try:
-            return str((await rail.challenge(Offer(**{**usual, **changes}))).headers["www-authenticate"])
+            return str((await protocol.challenge(Offer(**{**usual, **changes}))).headers["www-authenticate"])
         finally:
-            await rail.close()
+            await protocol.close()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(adapter, "CHALLENGE_LIFE", life)

@@ -378,12 +378,12 @@ class Shop:
             store = SqliteStore(self.url.removeprefix("sqlite:///"), self.strings.clock, create=False)
         config = read_settings(self.environment).x402
         assert config is not None
-        rail = Ledgers(config)
+        protocol = Ledgers(config)
         moved = {move.proof for move in self.facilitator.moves_made}
-        rail.moved = moved.__contains__
+        protocol.moved = moved.__contains__
         await store.open()
         try:
-            operator = Reconciler(store, (rail,), "the trials")
+            operator = Reconciler(store, (protocol,), "the trials")
             for key in keys:
                 case = await operator.look_up(key)
                 try:
@@ -395,7 +395,7 @@ class Shop:
                     self.report.violations.append(f"operator: {key} cannot be decided: {error}")
         finally:
             await store.close()
-            await rail.close()
+            await protocol.close()
 
     def judge(self) -> None:
         """Hold what was observed against the invariants."""

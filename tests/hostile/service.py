@@ -1,4 +1,4 @@
-"""The served process with rails that need no chain, and raw sockets to be rude to it."""
+"""The served process with protocols that need no chain, and raw sockets to be rude to it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Node(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def node() -> Iterator[str]:
-    """Yield the URL of a node for the MPP rail to be ready with."""
+    """Yield the URL of a node for the MPP protocol to be ready with."""
     server = ThreadingHTTPServer((LOOPBACK, 0), _Node)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
@@ -209,7 +209,7 @@ class Neighbourhood:
     node_url: str
 
     def service(self, name: str, **settings: str) -> Service:
-        """Return a service with both rails, not started; the rates are off unless they are set."""
+        """Return a service with both protocols, not started; the rates are off unless they are set."""
         given = {
             "DATABASE_URL": f"sqlite:///{self.processes.directory / name}.db",
             "X402_PAY_TO": PAYEE,

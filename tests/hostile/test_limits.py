@@ -184,7 +184,7 @@ def test_the_uncertain_are_counted_for_the_operator(place: Neighbourhood) -> Non
         key = new_key()
         place.facilitator.set(Fault.ERROR_AFTER)
         assert shopper.post(key, shopper.sign(key)).json()["code"] == "PAYMENT_UNCERTAIN"
-        assert service.metrics()['ranking_evaluate_settlements_total{outcome="Uncertain",rail="x402"}'] == 1
+        assert service.metrics()['ranking_evaluate_settlements_total{outcome="Uncertain",protocol="x402"}'] == 1
         # What is uncertain is looked for now and then; at the start it is looked for at once.
         service.end()
         service.start()

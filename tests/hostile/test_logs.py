@@ -137,7 +137,7 @@ def test_a_request_is_followed_by_its_id_from_answer_to_log(run: Run) -> None:
         "route": PATH,
         "status": 200,
         "operation": "ranking-evaluate",
-        "rail": "x402",
+        "protocol": "x402",
         "key_prefix": run.keys[0][:8],
     }
 
@@ -152,11 +152,11 @@ def test_every_answer_with_an_id_has_exactly_one_line(run: Run) -> None:
             assert (line["status"], line.get("code")) == (answer.status, answer.code)
 
 
-def test_the_counters_have_operation_rail_status_and_code(run: Run) -> None:
-    paid = 'operation="ranking-evaluate",rail="x402",status="200"'
+def test_the_counters_have_operation_protocol_status_and_code(run: Run) -> None:
+    paid = 'operation="ranking-evaluate",protocol="x402",status="200"'
     assert f'ranking_evaluate_requests_total{{code="",{paid}}} ' in run.metrics
     for outcome in ("Settled", "Refused", "Uncertain", "NotSent"):
-        assert f'ranking_evaluate_settlements_total{{outcome="{outcome}",rail="x402"}}' in run.metrics
-    assert 'ranking_evaluate_settle_seconds_count{rail="x402"}' in run.metrics
+        assert f'ranking_evaluate_settlements_total{{outcome="{outcome}",protocol="x402"}}' in run.metrics
+    assert 'ranking_evaluate_settle_seconds_count{protocol="x402"}' in run.metrics
     for call in ("read", "reserve", "move"):
         assert f'ranking_evaluate_store_seconds_count{{call="{call}"}}' in run.metrics

@@ -1,4 +1,4 @@
-"""The application with a scripted rail, called in this process."""
+"""The application with a scripted protocol, called in this process."""
 
 from __future__ import annotations
 

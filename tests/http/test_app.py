@@ -163,7 +163,7 @@ async def test_over_the_load_limit_is_503_and_the_place_is_given_back(start: Sta
     check_problem(await service.post(("Idempotency-Key", KEY * 2), *JSON.items()), 402, "PAYMENT_REQUIRED")
 
 
-async def test_a_rail_that_is_down_is_503_with_retry_after(service: Service) -> None:
+async def test_a_protocol_that_is_down_is_503_with_retry_after(service: Service) -> None:
     service.protocol.readiness = Readiness(False, "asleep")
     answer = await service.post()
     check_problem(answer, 503, "PAYMENT_UNAVAILABLE")

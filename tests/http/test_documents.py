@@ -132,7 +132,7 @@ async def test_looking_with_a_credential_is_405_and_never_settled(service: Servi
     assert service.protocol.ledger.calls == {}
 
 
-async def test_looking_while_the_rail_is_down_is_503(service: Service) -> None:
+async def test_looking_while_the_protocol_is_down_is_503(service: Service) -> None:
     service.protocol.readiness = Readiness(False, "asleep")
     check_problem(await service.client.get(PATH), 503, "PAYMENT_UNAVAILABLE")
 

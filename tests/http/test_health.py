@@ -1,4 +1,4 @@
-"""Alive as long as it serves; ready when the store answers and every configured rail does."""
+"""Alive as long as it serves; ready when the store answers and every configured protocol does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_service_that_can_sell_is_ready(service: Service) -> None:
     }
 
 
-async def test_a_rail_that_is_down_is_named(service: Service) -> None:
+async def test_a_protocol_that_is_down_is_named(service: Service) -> None:
     service.protocol.readiness = Readiness(False, "the facilitator is down")
     answer = await service.client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)
@@ -46,7 +46,7 @@ async def test_a_store_that_is_down_is_named(service: Service, monkeypatch: pyte
     assert answer.json()["store"] == {"ready": False, "reason": "the disk is full"}
 
 
-async def test_a_service_without_a_rail_is_alive_and_not_ready(start: Start) -> None:
+async def test_a_service_without_a_protocol_is_alive_and_not_ready(start: Start) -> None:
     service = await start(Options(is_configured=False))
     answer = await service.client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"]) == (503, False)

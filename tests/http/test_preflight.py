@@ -14,11 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ranking_evaluate.contract.document import facts
-from ranking_evaluate.contract.schema import input_schema
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
-from tests.contract.schemas import valid
-from tests.contract.test_document import faults
+from tests.contract.test_document import INPUTS, faults
 from tests.fakes import ScriptedProtocol
 from tests.http.conftest import BODY, JSON, KEY, Options, Service, running
 from tests.oracles.answer_keys import BODIES, METRICS
@@ -63,7 +61,7 @@ def check_alike(free: httpx.Response, paid: httpx.Response) -> None:
 def test_a_schema_valid_input_gets_what_the_paid_route_says(
     ask: Ask, operation: Operation[Any], data: st.DataObject
 ) -> None:
-    check_alike(*ask(operation.id, json.dumps(data.draw(valid(input_schema(operation)))).encode()))
+    check_alike(*ask(operation.id, json.dumps(data.draw(INPUTS[operation.id])).encode()))
 
 
 @each_operation

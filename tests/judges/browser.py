@@ -16,6 +16,7 @@ import httpx
 from websockets.sync.client import ClientConnection, connect
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "chrome")
+NOT_FOUND: Final = "no browser found; on Debian: apt install chromium"
 START_SECONDS: Final = 30.0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,8 @@ import pytest
 from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, free_port
 from tests.faults.facilitator import FaultyFacilitator, forward_to
+from tests.judges import browser
+from tests.judges.browser import Browser
 from tests.judges.x402_buyer import Buyer
 from tests.oracles.answer_keys import CONTRACT
 
@@ -30,8 +33,18 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.fixture(scope="session")
-def rail(sandbox: Sandbox) -> FundedProtocol:
-    return next(rail for rail in sandbox.protocols if rail.protocol == "x402")
+def tab() -> Iterator[Browser]:
+    """A browser's tab. Without a browser its tests are skipped here and fail where CI is set."""
+    program = browser.find()
+    if program is None:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(browser.NOT_FOUND)
+    with Browser(program) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def protocol(sandbox: Sandbox) -> FundedProtocol:
+    return next(funded for funded in sandbox.protocols if funded.protocol == "x402")
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +91,7 @@ Serve = Callable[..., Server]
 
 
 @pytest.fixture(scope="module")
-def serve(sandbox: Sandbox, rail: FundedProtocol) -> Iterator[Serve]:
+def serve(sandbox: Sandbox, funded: FundedProtocol) -> Iterator[Serve]:
     """Start services on the sandbox's chain, with settings of their own."""
     started: list[Server] = []
 
@@ -89,7 +102,7 @@ def serve(sandbox: Sandbox, rail: FundedProtocol) -> Iterator[Serve]:
             "PAYMENT_RATE": "",
             **settings,
         }
-        environment = {**rail.environment, **{f"RANKING_EVALUATE_{key}": value for key, value in given.items()}}
+        environment = {**funded.environment, **{f"RANKING_EVALUATE_{key}": value for key, value in given.items()}}
         server = Server(sandbox.processes, name, environment, free_port())
         started.append(server)
         server.start()
@@ -101,9 +114,9 @@ def serve(sandbox: Sandbox, rail: FundedProtocol) -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="module")
-def faulty(rail: FundedProtocol) -> Iterator[FaultyFacilitator]:
+def faulty(funded: FundedProtocol) -> Iterator[FaultyFacilitator]:
     """A faulty facilitator in front of the sandbox's real one."""
-    with FaultyFacilitator(forward_to(str(rail.info["facilitator"]))) as running:
+    with FaultyFacilitator(forward_to(str(funded.info["facilitator"]))) as running:
         yield running
 
 
@@ -111,14 +124,14 @@ Buy = Callable[[str], Buyer]
 
 
 @pytest.fixture(scope="module")
-def buyer_at(rail: FundedProtocol, body: bytes) -> Iterator[Buy]:
+def buyer_at(funded: FundedProtocol, body: bytes) -> Iterator[Buy]:
     """Return buyers in front of any origin, with the sandbox's funded wallet."""
     clients: list[httpx.Client] = []
 
     def buyer_at(origin: str) -> Buyer:
         client = httpx.Client(base_url=origin, trust_env=False, timeout=30)
         clients.append(client)
-        return Buyer(client, rail.payer.key, body)
+        return Buyer(client, funded.payer.key, body)
 
     yield buyer_at
     for client in clients:
@@ -129,13 +142,13 @@ def buyer_at(rail: FundedProtocol, body: bytes) -> Iterator[Buy]:
 class Books:
     """What the chain says of payer and payee."""
 
-    rail: FundedProtocol
+    funded: FundedProtocol
 
     def __post_init__(self) -> None:
         self.before = self.now()
 
     def now(self) -> tuple[int, int]:
-        return self.rail.balance(self.rail.payer.address), self.rail.balance(self.rail.payee)
+        return self.funded.balance(self.funded.payer.address), self.funded.balance(self.funded.payee)
 
     @property
     def moved(self) -> int:
@@ -146,5 +159,5 @@ class Books:
 
 
 @pytest.fixture
-def books(rail: FundedProtocol) -> Books:
-    return Books(rail)
+def books(funded: FundedProtocol) -> Books:
+    return Books(funded)

@@ -100,7 +100,7 @@ def _requests(events: list[dict[str, Any]]) -> list[str]:
 def main() -> int:
     program = browser.find()
     if program is None:
-        print("look: no browser found; on Debian: apt install chromium", file=sys.stderr)
+        print(f"look: {browser.NOT_FOUND}", file=sys.stderr)
         return 2
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="look-"))
     folder.mkdir(parents=True, exist_ok=True)

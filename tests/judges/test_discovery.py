@@ -140,8 +140,8 @@ def test_every_claim_about_the_price_is_what_the_challenge_asks(
     key = next(one for one in described["parameters"] if one["name"] == "Idempotency-Key")
     assert key["example"] == DISCOVERY_KEY
 
-    rail = client.get("/readyz").json()["rails"][protocol]
-    assert (rail["network"], rail["ready"], rail["testnet"]) == (terms["network"], True, True)
+    state = client.get("/readyz").json()["rails"][protocol]
+    assert (state["network"], state["ready"], state["testnet"]) == (terms["network"], True, True)
     line = f"- {protocol}: NETWORK={terms['network']} ASSET={terms['asset']} PAY_TO={terms['payTo']}\n"
     assert line in client.get("/llms.txt").text
     for page in ("/llms.txt", "/", f"/reference/tools/{operation.id}.md"):

@@ -23,18 +23,18 @@ from ranking_evaluate.sandbox import Sandbox
 def test_an_operation_is_bought_replayed_and_verified_offline(
     sandbox: Sandbox, operation: Operation[object], protocol: str
 ) -> None:
-    [rail] = [rail for rail in sandbox.protocols if rail.protocol == protocol]
+    [funded] = [funded for funded in sandbox.protocols if funded.protocol == protocol]
     body = json.dumps(operation.example_input).encode()
     url = f"{sandbox.origin}/v1/{protocol}/{operation.id}"
     headers = {"Content-Type": "application/json", "Idempotency-Key": (key := new_key())}
     mandate = Mandate(
-        wallet_key=rail.payer.key, key=key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
+        wallet_key=funded.payer.key, key=key, max_amount=Decimal("0.01"), asset=funded.asset, rpc_url=funded.rpc
     )
     with httpx.Client(trust_env=False, timeout=60) as client:
         challenge = client.post(url, content=body, headers=headers)
         assert challenge.status_code == 402
         signed = PAYERS[protocol].sign(challenge, mandate)
-        before = rail.balance(rail.payee)
+        before = funded.balance(funded.payee)
         paid, replayed = (
             client.post(url, content=body, headers={**headers, signed.header: signed.value}) for _ in range(2)
         )
@@ -44,5 +44,5 @@ def test_an_operation_is_bought_replayed_and_verified_offline(
     assert paid.headers[receipt] == replayed.headers[receipt]
     assert "Idempotent-Replayed" not in paid.headers
     assert replayed.headers["Idempotent-Replayed"] == "true"
-    assert rail.balance(rail.payee) - before == operation.price_base_units
+    assert funded.balance(funded.payee) - before == operation.price_base_units
     assert verify(paid.content, body).differences == ()

@@ -59,7 +59,7 @@ def settings(text: str, protocol: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandbox, tmp_path: Path, name: str) -> None:
     protocol = "x402" if "x402" in name else "mpp"
-    rail = next(rail for rail in sandbox.protocols if rail.protocol == protocol)
+    funded = next(funded for funded in sandbox.protocols if funded.protocol == protocol)
     text = httpx.get(f"{sandbox.origin}/llms.txt", trust_env=False).text
     (tmp_path / name).write_text(shown(text, name), encoding="utf-8")
     (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
@@ -69,11 +69,11 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
         "PATH": os.defpath,
         "HOME": str(tmp_path),
         **settings(text, protocol),
-        "WALLET_KEY": rail.payer.key,
-        "RPC_URL": str(rail.info["rpc"]),
+        "WALLET_KEY": funded.payer.key,
+        "RPC_URL": str(funded.info["rpc"]),
     }
     key = f"example_{secrets.token_hex(12)}"
-    before = rail.balance(rail.payee)
+    before = funded.balance(funded.payee)
 
     def buy() -> subprocess.CompletedProcess[bytes]:
         done = subprocess.run(
@@ -91,33 +91,33 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
     again = buy()
     assert (again.stdout, again.stderr) == (first.stdout, first.stderr)
     # What the payee got: a Tempo payer pays the chain's fee in the same token.
-    assert rail.balance(rail.payee) == before + PRICE
+    assert funded.balance(funded.payee) == before + PRICE
     [saved] = tmp_path.glob(f"{key}.*")
     assert saved.stat().st_mode & 0o077 == 0
 
 
 def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: Path) -> None:
     text = httpx.get(f"{sandbox.origin}/llms.txt", trust_env=False).text
-    rails = {rail.protocol: rail for rail in sandbox.protocols}
+    protocols = {funded.protocol: funded for funded in sandbox.protocols}
     (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
     (tmp_path / "input.json").write_bytes(b'{"queries":[{"id":"q","retrieved":[],"judgments":[]}]}')
     for name in CLIENTS:
         protocol = "x402" if "x402" in name else "mpp"
-        rail = rails[protocol]
+        funded = protocols[protocol]
         (tmp_path / name).write_text(shown(text, name), encoding="utf-8")
         environment: dict[str, str] = {
             "PATH": os.defpath,
             "HOME": str(tmp_path),
             **settings(text, protocol),
             "ASSET": "0x" + "11" * 20,
-            "WALLET_KEY": rail.payer.key,
-            "RPC_URL": str(rail.info["rpc"]),
+            "WALLET_KEY": funded.payer.key,
+            "RPC_URL": str(funded.info["rpc"]),
         }
         key = f"example_{secrets.token_hex(12)}"
-        before = rail.balance(rail.payee)
+        before = funded.balance(funded.payee)
         done = subprocess.run(
             [*COMMANDS[name], name, "input.json", key], cwd=tmp_path, env=environment, capture_output=True, timeout=120
         )
         assert done.returncode != 0, name
-        assert rail.balance(rail.payee) == before
+        assert funded.balance(funded.payee) == before
         assert not list(tmp_path.glob(f"{key}.*"))

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ranking_evaluate.sandbox import Sandbox
-from tests.judges import browser
+from tests.judges.browser import Browser
 from tests.judges.look import SCHEMES, SCREENS, look
 
-PROGRAM = browser.find()
 
-
-@pytest.mark.skipif(PROGRAM is None, reason="no browser on this machine")
-def test_the_page_is_legible_and_fits_every_screen(sandbox: Sandbox) -> None:
-    assert PROGRAM is not None
-    with browser.Browser(PROGRAM) as tab:
-        looks = look(tab, f"{sandbox.origin}/")
+def test_the_page_is_legible_and_fits_every_screen(sandbox: Sandbox, tab: Browser) -> None:
+    looks = look(tab, f"{sandbox.origin}/")
     assert {one.name: one.faults for one in looks} == {
         f"{screen}-{scheme}": [] for screen in SCREENS for scheme in SCHEMES
     }

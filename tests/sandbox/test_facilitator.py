@@ -24,31 +24,31 @@ PRICE = 10_000
 
 
 @pytest.fixture
-def client(rail: FundedProtocol) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=str(rail.info["facilitator"]), trust_env=False, timeout=30) as opened:
+def client(funded: FundedProtocol) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=str(funded.info["facilitator"]), trust_env=False, timeout=30) as opened:
         yield opened
 
 
-def requirements(rail: FundedProtocol) -> PaymentRequirements:
+def requirements(funded: FundedProtocol) -> PaymentRequirements:
     return PaymentRequirements(
         scheme="exact",
-        network=rail.network,
-        asset=rail.asset,
+        network=funded.network,
+        asset=funded.asset,
         amount=str(PRICE),
-        pay_to=rail.payee,
+        pay_to=funded.payee,
         max_timeout_seconds=120,
-        extra={"name": rail.info["assetName"], "version": rail.info["assetVersion"]},
+        extra={"name": funded.info["assetName"], "version": funded.info["assetVersion"]},
     )
 
 
-def payment(rail: FundedProtocol, payer: Wallet | None = None) -> dict[str, Any]:
+def payment(funded: FundedProtocol, payer: Wallet | None = None) -> dict[str, Any]:
     """Return the body of /verify and /settle for one payment that the official client has signed."""
-    offered = requirements(rail)
+    offered = requirements(funded)
     client = x402ClientSync()
     client.set_spend_controls(
-        {"allowed_assets": [{"network": rail.network, "asset": rail.asset, "max_amount_per_payment": str(PRICE)}]}
+        {"allowed_assets": [{"network": funded.network, "asset": funded.asset, "max_amount_per_payment": str(PRICE)}]}
     )
-    register_exact_evm_client(client, Account.from_key((payer or rail.payer).key), networks=rail.network)
+    register_exact_evm_client(client, Account.from_key((payer or funded.payer).key), networks=funded.network)
     signed = client.create_payment_payload(PaymentRequired(x402_version=2, accepts=[offered]))
     return {
         "x402Version": 2,
@@ -57,40 +57,43 @@ def payment(rail: FundedProtocol, payer: Wallet | None = None) -> dict[str, Any]
     }
 
 
-def test_it_supports_exact_payments_on_its_chain(rail: FundedProtocol, client: httpx.Client) -> None:
+def test_it_supports_exact_payments_on_its_chain(funded: FundedProtocol, client: httpx.Client) -> None:
     kinds = client.get("/supported").json()["kinds"]
-    assert {"x402Version": 2, "scheme": "exact", "network": rail.network} in kinds
+    assert {"x402Version": 2, "scheme": "exact", "network": funded.network} in kinds
 
 
-def test_a_verified_payment_settles_once(rail: FundedProtocol, client: httpx.Client) -> None:
-    body = payment(rail)
-    before = rail.balance(rail.payer.address), rail.balance(rail.payee)
-    assert client.post("/verify", json=body).json() == {"isValid": True, "payer": rail.payer.address}
-    assert (rail.balance(rail.payer.address), rail.balance(rail.payee)) == before
+def test_a_verified_payment_settles_once(funded: FundedProtocol, client: httpx.Client) -> None:
+    body = payment(funded)
+    before = funded.balance(funded.payer.address), funded.balance(funded.payee)
+    assert client.post("/verify", json=body).json() == {"isValid": True, "payer": funded.payer.address}
+    assert (funded.balance(funded.payer.address), funded.balance(funded.payee)) == before
 
     settled = client.post("/settle", json=body).json()
     assert settled["success"] is True
-    assert settled["network"] == rail.network
-    assert settled["payer"] == rail.payer.address
-    assert rail.is_confirmed(settled["transaction"])
-    assert (rail.balance(rail.payer.address), rail.balance(rail.payee)) == (before[0] - PRICE, before[1] + PRICE)
+    assert settled["network"] == funded.network
+    assert settled["payer"] == funded.payer.address
+    assert funded.is_confirmed(settled["transaction"])
+    assert (funded.balance(funded.payer.address), funded.balance(funded.payee)) == (
+        before[0] - PRICE,
+        before[1] + PRICE,
+    )
 
     used = "invalid_exact_evm_nonce_already_used"
     assert client.post("/verify", json=body).json()["invalidReason"] == used
     # The SDK's facilitator does not try a settlement before it sends it: the transaction is mined, and reverts.
     again = client.post("/settle", json=body).json()
     assert (again["success"], again["errorReason"]) == (False, "transaction_failed")
-    assert not rail.is_confirmed(again["transaction"])
-    assert rail.balance(rail.payee) == before[1] + PRICE
+    assert not funded.is_confirmed(again["transaction"])
+    assert funded.balance(funded.payee) == before[1] + PRICE
 
 
-def test_a_wallet_without_tokens_is_refused(rail: FundedProtocol, client: httpx.Client) -> None:
-    body = payment(rail, new_wallet())
+def test_a_wallet_without_tokens_is_refused(funded: FundedProtocol, client: httpx.Client) -> None:
+    body = payment(funded, new_wallet())
     poor = "invalid_exact_evm_insufficient_balance"
     assert client.post("/verify", json=body).json()["invalidReason"] == poor
     settled = client.post("/settle", json=body).json()
     assert (settled["success"], settled["errorReason"]) == (False, "transaction_failed")
-    assert not rail.is_confirmed(settled["transaction"])
+    assert not funded.is_confirmed(settled["transaction"])
 
 
 @pytest.mark.parametrize(
@@ -104,30 +107,30 @@ def test_a_wallet_without_tokens_is_refused(rail: FundedProtocol, client: httpx.
     ],
 )
 def test_changed_terms_are_refused(
-    rail: FundedProtocol, client: httpx.Client, member: str, value: str, reason: str
+    funded: FundedProtocol, client: httpx.Client, member: str, value: str, reason: str
 ) -> None:
-    body = copy.deepcopy(payment(rail))
+    body = copy.deepcopy(payment(funded))
     body["paymentPayload"]["payload"]["authorization"][member] = value
     assert client.post("/verify", json=body).json()["invalidReason"] == reason
 
 
-def test_another_scheme_is_refused(rail: FundedProtocol, client: httpx.Client) -> None:
-    body = copy.deepcopy(payment(rail))
+def test_another_scheme_is_refused(funded: FundedProtocol, client: httpx.Client) -> None:
+    body = copy.deepcopy(payment(funded))
     body["paymentPayload"]["accepted"]["scheme"] = body["paymentRequirements"]["scheme"] = "upto"
     assert client.post("/verify", json=body).json() == {"isValid": False, "invalidReason": "unsupported_scheme"}
     settled = client.post("/settle", json=body).json()
     assert (settled["success"], settled["errorReason"]) == (False, "unsupported_scheme")
 
 
-def test_concurrent_settlements_do_not_disturb_each_other(rail: FundedProtocol, client: httpx.Client) -> None:
-    before = rail.balance(rail.payee)
-    bodies = [payment(rail) for _ in range(12)]
+def test_concurrent_settlements_do_not_disturb_each_other(funded: FundedProtocol, client: httpx.Client) -> None:
+    before = funded.balance(funded.payee)
+    bodies = [payment(funded) for _ in range(12)]
     with ThreadPoolExecutor(len(bodies)) as threads:
         answers = list(threads.map(lambda body: client.post("/settle", json=body).json(), bodies))
     assert [answer["success"] for answer in answers] == [True] * len(bodies)
     assert len({answer["transaction"] for answer in answers}) == len(bodies)
-    assert rail.balance(rail.payee) == before + len(bodies) * PRICE
+    assert funded.balance(funded.payee) == before + len(bodies) * PRICE
 
 
-def test_an_unknown_transaction_is_not_confirmed(rail: FundedProtocol) -> None:
-    assert not rail.is_confirmed("0x" + "ab" * 32)
+def test_an_unknown_transaction_is_not_confirmed(funded: FundedProtocol) -> None:
+    assert not funded.is_confirmed("0x" + "ab" * 32)

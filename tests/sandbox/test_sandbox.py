@@ -1,4 +1,4 @@
-"""The sandbox brings up every rail and the service, tells how to use them, and leaves nothing behind."""
+"""The sandbox brings up every protocol and the service, tells how to use them, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def told(origin: str) -> dict[str, dict[str, str]]:
     return content
 
 
-def test_the_service_gets_the_settings_of_every_rail_and_nothing_else(
+def test_the_service_gets_the_settings_of_every_protocol_and_nothing_else(
     sandbox: Callable[..., Sandbox], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANKING_EVALUATE_PUBLIC_ORIGIN", "https://of.the.shell")
@@ -77,7 +77,7 @@ def test_the_service_gets_the_settings_of_every_rail_and_nothing_else(
 
 def test_nothing_stays_behind(sandbox: Callable[..., Sandbox]) -> None:
     with sandbox() as running:
-        ports = [httpx.URL(running.origin).port, *(httpx.URL(rail.rpc).port for rail in running.protocols)]
+        ports = [httpx.URL(running.origin).port, *(httpx.URL(funded.rpc).port for funded in running.protocols)]
         assert not any(is_port_free(port) for port in ports if port is not None)
     assert all(is_port_free(port) for port in ports if port is not None)
     assert not running.processes.directory.exists()
@@ -127,13 +127,17 @@ def test_pay_buys_from_the_real_service_once_over_each_protocol_and_as_the_sandb
     body = SMALL_INPUT.encode()
     with Sandbox() as running:
         page = printed(summary(running))
-        for rail in running.protocols:
-            url = f"{running.origin}/v1/{rail.protocol}/ranking-evaluate"
-            order = Order(url=url, protocol=rail.protocol, body=body, key=new_key())
+        for funded in running.protocols:
+            url = f"{running.origin}/v1/{funded.protocol}/ranking-evaluate"
+            order = Order(url=url, protocol=funded.protocol, body=body, key=new_key())
             mandate = Mandate(
-                wallet_key=rail.payer.key, key=order.key, max_amount=Decimal("0.01"), asset=rail.asset, rpc_url=rail.rpc
+                wallet_key=funded.payer.key,
+                key=order.key,
+                max_amount=Decimal("0.01"),
+                asset=funded.asset,
+                rpc_url=funded.rpc,
             )
-            before = rail.balance(rail.payee)
+            before = funded.balance(funded.payee)
             with http_client(url) as client:
                 first = run_pay(order, mandate, state_dir=tmp_path / "here", client=client, say=said.append)
                 running.stop_service(kill=True)
@@ -141,13 +145,13 @@ def test_pay_buys_from_the_real_service_once_over_each_protocol_and_as_the_sandb
                 second = run_pay(order, mandate, state_dir=tmp_path / "here", client=client, say=said.append)
                 with pytest.raises(PayError, match="Nothing new is signed"):
                     run_pay(order, mandate, state_dir=tmp_path / "elsewhere", client=client, say=said.append)
-            assert rail.balance(rail.payee) == before + 10_000
+            assert funded.balance(funded.payee) == before + 10_000
             assert first.body == second.body == evaluate("ranking-evaluate", body)
             assert first.receipt == second.receipt
             assert (first.replayed, second.replayed) == (False, True)
 
             done = subprocess.run(
-                ["sh", "-c", first_call(running, rail)],
+                ["sh", "-c", first_call(running, funded)],
                 cwd=tmp_path,
                 env={"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}", "HOME": str(tmp_path)},
                 capture_output=True,
@@ -156,8 +160,15 @@ def test_pay_buys_from_the_real_service_once_over_each_protocol_and_as_the_sandb
             )
             assert done.returncode == 0, done.stderr.decode()
             assert done.stdout == evaluate("ranking-evaluate", body)
-            assert rail.balance(rail.payee) == before + 20_000
-            for fact in (rail.protocol, rail.network, rail.asset, rail.payer.address, rail.payer.key, rail.rpc):
+            assert funded.balance(funded.payee) == before + 20_000
+            for fact in (
+                funded.protocol,
+                funded.network,
+                funded.asset,
+                funded.payer.address,
+                funded.payer.key,
+                funded.rpc,
+            ):
                 assert fact in page
 
 

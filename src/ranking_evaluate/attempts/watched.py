@@ -50,17 +50,17 @@ class WatchedStore:
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Pass on."""
-        with telemetry.StoreCall("read"):
+        with telemetry.store_call("read"):
             return await self._store.read(key, proofs)
 
     async def reserve(self, draft: Draft, request: Request, seen: Snapshot) -> Attempt | None:
         """Pass on."""
-        with telemetry.StoreCall("reserve"), self._suspecting():
+        with telemetry.store_call("reserve"), self._suspecting():
             return await self._store.reserve(draft, request, seen)
 
     async def move(self, claim: str, event: Event) -> Step:
         """Pass on."""
-        with telemetry.StoreCall("move"), self._suspecting():
+        with telemetry.store_call("move"), self._suspecting():
             step = await self._store.move(claim, event)
         if step.sold and (row := step.attempt) is not None:
             telemetry.count_sale(row.protocol, row.operation, row.network, row.asset, row.amount)
@@ -68,37 +68,37 @@ class WatchedStore:
 
     async def find(self, claim: str) -> Attempt | None:
         """Pass on."""
-        with telemetry.StoreCall("find"):
+        with telemetry.store_call("find"):
             return await self._store.find(claim)
 
     async def recent(self, state: State | None = None, limit: int = 100) -> list[Attempt]:
         """Pass on."""
-        with telemetry.StoreCall("recent"):
+        with telemetry.store_call("recent"):
             return await self._store.recent(state, limit)
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Pass on."""
-        with telemetry.StoreCall("audits"):
+        with telemetry.store_call("audits"):
             return await self._store.audits(key)
 
     async def purge(self, limit: int = 500) -> int:
         """Pass on."""
-        with telemetry.StoreCall("purge"):
+        with telemetry.store_call("purge"):
             return await self._store.purge(limit)
 
     async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
         """Pass on."""
-        with telemetry.StoreCall("sales"):
+        with telemetry.store_call("sales"):
             return await self._store.sales(after, limit)
 
     async def sales_of(self, key: str) -> list[Sale]:
         """Pass on."""
-        with telemetry.StoreCall("sales_of"):
+        with telemetry.store_call("sales_of"):
             return await self._store.sales_of(key)
 
     async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:
         """Pass on."""
-        with telemetry.StoreCall("refund"):
+        with telemetry.store_call("refund"):
             return await self._store.refund(sale, transaction, audit, key)
 
     async def check_writable(self) -> None:
@@ -125,7 +125,7 @@ class WatchedStore:
         while True:
             self._suspicion.clear()
             try:
-                with telemetry.StoreCall("check_writable"):
+                with telemetry.store_call("check_writable"):
                     await self._store.check_writable()
             except StoreUnavailable as error:
                 if self._fault is None:

@@ -84,7 +84,7 @@ def show(
     """Show the attempt that stands under a key, the decisions about it and, with --check, what the chain says."""
 
     async def work() -> tuple[Case, Evidence | None] | None:
-        async with _open_reconciler(rails=check) as reconciler:
+        async with _open_reconciler(ask_chains=check) as reconciler:
             case = await reconciler.look_up(key)
             if case is None:
                 return None
@@ -226,13 +226,13 @@ async def open_store() -> AsyncIterator[AttemptStore]:
 
 
 @asynccontextmanager
-async def _open_reconciler(*, rails: bool) -> AsyncIterator[Reconciler]:
-    """Open what a decision needs; without rails a wrong setting of one does not matter."""
+async def _open_reconciler(*, ask_chains: bool) -> AsyncIterator[Reconciler]:
+    """Open what a decision needs; where no chain is asked, a wrong setting of a protocol does not matter."""
     from ranking_evaluate import bootstrap
     from ranking_evaluate.reconcile import Reconciler
     from ranking_evaluate.settings import read_settings
 
-    protocols = bootstrap.configured(read_settings()) if rails else ()
+    protocols = bootstrap.configured(read_settings()) if ask_chains else ()
     try:
         async with open_store() as store:
             yield Reconciler(store, protocols, operator())
@@ -245,7 +245,7 @@ def _decide(decision: Callable[[Reconciler], Awaitable[Attempt]]) -> tuple[Attem
     from ranking_evaluate.reconcile import DecisionRefused
 
     async def work() -> tuple[Attempt, Case | None]:
-        async with _open_reconciler(rails=True) as reconciler:
+        async with _open_reconciler(ask_chains=True) as reconciler:
             decided = await decision(reconciler)
             return decided, await reconciler.look_up(decided.key)
 

@@ -97,24 +97,26 @@ class DemoError(Exception):
     """The demonstration cannot go on; the text says what the service answered instead."""
 
 
-def buy(rail: FundedProtocol, origin: str, body: bytes) -> Purchase:
-    """Buy one answer over `rail` with the official client, then send the same request again.
+def buy(funded: FundedProtocol, origin: str, body: bytes) -> Purchase:
+    """Buy one answer over `protocol` with the official client, then send the same request again.
 
     Raises:
         DemoError: The service did not answer as it must.
     """
-    payer = PAYERS[rail.protocol]
+    payer = PAYERS[funded.protocol]
     key = new_key()
-    order = Order(url=f"{origin}/v1/{rail.protocol}/{OPERATION}", protocol=rail.protocol, body=body, key=key)
-    before = _balances(rail)
+    order = Order(url=f"{origin}/v1/{funded.protocol}/{OPERATION}", protocol=funded.protocol, body=body, key=key)
+    before = _balances(funded)
     with http_client(order.url) as client:
         challenge = _expect(402, client.post(order.url, content=body, headers=order.headers))
-        price = Decimal(registry.find(OPERATION).price_base_units).scaleb(-rail.decimals)
-        mandate = Mandate(wallet_key=rail.payer.key, key=key, max_amount=price, asset=rail.asset, rpc_url=rail.rpc)
+        price = Decimal(registry.find(OPERATION).price_base_units).scaleb(-funded.decimals)
+        mandate = Mandate(
+            wallet_key=funded.payer.key, key=key, max_amount=price, asset=funded.asset, rpc_url=funded.rpc
+        )
         signed = payer.sign(challenge, mandate)
         headers = {**order.headers, signed.header: signed.value}
         paid = _expect(200, client.post(order.url, content=body, headers=headers))
-        after = _balances(rail)
+        after = _balances(funded)
         replay = _expect(200, client.post(order.url, content=body, headers=headers))
     receipt = read_receipt(paid.headers.get(payer.wire.receipt_header, ""))
     return Purchase(
@@ -125,22 +127,22 @@ def buy(rail: FundedProtocol, origin: str, body: bytes) -> Purchase:
         receipt=payer.facts(receipt),
         before=before,
         after=after,
-        after_replay=_balances(rail),
+        after_replay=_balances(funded),
     )
 
 
-def check(rail: FundedProtocol, purchase: Purchase, local: bytes) -> list[tuple[str, bool]]:
+def check(funded: FundedProtocol, purchase: Purchase, local: bytes) -> list[tuple[str, bool]]:
     """Return every claim about the purchase, and whether it holds."""
     price = registry.find(OPERATION).price_base_units
-    header = PAYERS[rail.protocol].wire.receipt_header
+    header = PAYERS[funded.protocol].wire.receipt_header
     receipt, paid, replay = purchase.receipt, purchase.paid, purchase.replay
     (payer_before, payee_before), (payer_after, payee_after) = purchase.before, purchase.after
     return [
         ("without a payment the service only names its price", purchase.challenge.status_code == 402),
         ("the paid answer is the free local evaluate()'s, byte for byte", paid.content == local),
-        ("the receipt is of a payment that the chain confirms", receipt.success and _is_confirmed(rail, receipt)),
-        *_naming_claims(rail, purchase),
-        _paid_claim(rail, payer_before - payer_after, price),
+        ("the receipt is of a payment that the chain confirms", receipt.success and _is_confirmed(funded, receipt)),
+        *_naming_claims(funded, purchase),
+        _paid_claim(funded, payer_before - payer_after, price),
         ("the payee has received it", payee_after - payee_before == price),
         ("a replay answers with the same bytes", replay.content == paid.content),
         ("and the same receipt", header in replay.headers and replay.headers[header] == paid.headers[header]),
@@ -150,21 +152,21 @@ def check(rail: FundedProtocol, purchase: Purchase, local: bytes) -> list[tuple[
     ]
 
 
-def _naming_claims(rail: FundedProtocol, purchase: Purchase) -> list[tuple[str, bool]]:
+def _naming_claims(funded: FundedProtocol, purchase: Purchase) -> list[tuple[str, bool]]:
     """Return the claims about whom the receipt names, as far as receipts of this protocol name anybody."""
     receipt = purchase.receipt
     claims = []
     if receipt.payer is not None:
-        claims.append(("it names our payer", receipt.payer.lower() == rail.payer.address.lower()))
+        claims.append(("it names our payer", receipt.payer.lower() == funded.payer.address.lower()))
     if receipt.network is not None:
-        claims.append(("it names this network", receipt.network == rail.network))
+        claims.append(("it names this network", receipt.network == funded.network))
     if receipt.key is not None:
         claims.append(("it names our Idempotency-Key", receipt.key == purchase.key))
     return claims
 
 
-def _paid_claim(rail: FundedProtocol, paid: int, price: int) -> tuple[str, bool]:
-    if rail.takes_gas_in_asset:
+def _paid_claim(funded: FundedProtocol, paid: int, price: int) -> tuple[str, bool]:
+    if funded.takes_gas_in_asset:
         return "the payer paid the price, and the chain's fee of at most a cent", price < paid <= 2 * price
     return "the payer paid the price exactly", paid == price
 
@@ -183,28 +185,28 @@ def scores_table(response: Mapping[str, Any]) -> Table:
     return table
 
 
-def receipt_table(rail: FundedProtocol, purchase: Purchase) -> Table:
+def receipt_table(funded: FundedProtocol, purchase: Purchase) -> Table:
     """Return what the receipt says."""
     receipt = purchase.receipt
     # Without a frame a transaction's hash fits on one line of 80 columns, where it can be copied.
     table = Table.grid(padding=(0, 2))
-    table.title, table.title_justify, table.title_style = f"\nReceipt ({rail.protocol})", "left", "bold"
+    table.title, table.title_justify, table.title_style = f"\nReceipt ({funded.protocol})", "left", "bold"
     table.add_row("transaction", receipt.transaction)
-    table.add_row("network", receipt.network or rail.network)
-    table.add_row("payer", receipt.payer or rail.payer.address)
+    table.add_row("network", receipt.network or funded.network)
+    table.add_row("payer", receipt.payer or funded.payer.address)
     received = purchase.after[1] - purchase.before[1]
-    table.add_row("amount", f"{_units(int(receipt.amount or received), rail)} {rail.asset_name}")
+    table.add_row("amount", f"{_units(int(receipt.amount or received), funded)} {funded.asset_name}")
     return table
 
 
-def balances_table(rail: FundedProtocol, purchase: Purchase) -> Table:
+def balances_table(funded: FundedProtocol, purchase: Purchase) -> Table:
     """Return what payer and payee had before the payment, after it, and after the replay."""
-    table = Table(box=box.ROUNDED, title=f"\nBalances in {rail.asset_name}", title_justify="left", title_style="bold")
+    table = Table(box=box.ROUNDED, title=f"\nBalances in {funded.asset_name}", title_justify="left", title_style="bold")
     for heading in ("", "before", "after", "after the replay"):
         table.add_column(heading, justify="right" if heading else "left")
     columns = (purchase.before, purchase.after, purchase.after_replay)
     for row, name in enumerate(("payer", "payee")):
-        table.add_row(name, *(_units(column[row], rail) for column in columns))
+        table.add_row(name, *(_units(column[row], funded) for column in columns))
     return table
 
 
@@ -227,18 +229,18 @@ def demo() -> None:
                 console.print(f"The service runs at {running.origin}. A help centre's search is evaluated.\n")
                 local = evaluate(OPERATION, body)
                 answers: set[bytes] = set()
-                for number, rail in enumerate(running.protocols):
-                    purchase = buy(rail, running.origin, body)
+                for number, funded in enumerate(running.protocols):
+                    purchase = buy(funded, running.origin, body)
                     answers.add(purchase.paid.content)
                     if number == 0:
                         console.print(scores_table(purchase.paid.json()))
-                    console.print(receipt_table(rail, purchase))
-                    console.print(balances_table(rail, purchase))
-                    console.print(f"\nChecked ({rail.protocol})", style="bold")
-                    for claim, holds in check(rail, purchase, local):
+                    console.print(receipt_table(funded, purchase))
+                    console.print(balances_table(funded, purchase))
+                    console.print(f"\nChecked ({funded.protocol})", style="bold")
+                    for claim, holds in check(funded, purchase, local):
                         console.print(f"  [green]ok[/]      {claim}" if holds else f"  [bold red]FAILED[/]  {claim}")
                         if not holds:
-                            failed.append(f"{rail.protocol}: {claim}")
+                            failed.append(f"{funded.protocol}: {claim}")
                 if len(answers) > 1:
                     failed.append("both protocols sell the same bytes")
                 elif len(running.protocols) > 1:
@@ -261,17 +263,17 @@ def _expect(status: int, response: httpx.Response) -> httpx.Response:
     return response
 
 
-def _balances(rail: FundedProtocol) -> tuple[int, int]:
-    return rail.balance(rail.payer.address), rail.balance(rail.payee)
+def _balances(funded: FundedProtocol) -> tuple[int, int]:
+    return funded.balance(funded.payer.address), funded.balance(funded.payee)
 
 
-def _is_confirmed(rail: FundedProtocol, receipt: ReceiptFacts) -> bool:
-    return len(receipt.transaction) == 66 and rail.is_confirmed(receipt.transaction)
+def _is_confirmed(funded: FundedProtocol, receipt: ReceiptFacts) -> bool:
+    return len(receipt.transaction) == 66 and funded.is_confirmed(receipt.transaction)
 
 
 def _score(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.4f}"
 
 
-def _units(amount: int, rail: FundedProtocol) -> str:
-    return f"{Decimal(amount).scaleb(-rail.decimals):,.{rail.decimals}f}"
+def _units(amount: int, funded: FundedProtocol) -> str:
+    return f"{Decimal(amount).scaleb(-funded.decimals):,.{funded.decimals}f}"

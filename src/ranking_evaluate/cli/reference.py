@@ -9,6 +9,7 @@ import typer
 
 from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.contract.reference import FOLDER, render
+from ranking_evaluate.settings import document as settings_document
 
 
 def reference(
@@ -17,8 +18,8 @@ def reference(
     ] = False,
     directory: Annotated[Path, typer.Option(help="The top of the checkout.")] = Path(),
 ) -> None:
-    """Write reference/ and llms.txt, as this release would serve them."""
-    rendered = render(WIRES)
+    """Write reference/ and llms.txt, as this release would serve them, and docs/settings.md."""
+    rendered = {**render(WIRES), settings_document.PATH: settings_document.render().encode()}
     written = {path.relative_to(directory).as_posix() for path in (directory / FOLDER).rglob("*") if path.is_file()}
     stale = [path for path, content in rendered.items() if _content(directory / path) != content]
     left = sorted(written - rendered.keys())

@@ -91,29 +91,29 @@ def summary(sandbox: Sandbox) -> Table:
     table.add_column(overflow="fold")
     table.add_row("service", sandbox.origin)
     table.add_row("database", sandbox.database)
-    for rail in sandbox.protocols:
+    for funded in sandbox.protocols:
         table.add_row()
-        table.add_row(f"{rail.protocol} network", rail.network)
-        table.add_row("asset", f"{rail.asset} ({rail.asset_name})")
-        table.add_row("payer", rail.payer.address)
-        table.add_row("payer's key", rail.payer.key)
-        table.add_row("node", rail.rpc)
-        table.add_row("payer has", f"{rail.balance(rail.payer.address) / 10**rail.decimals:,.2f}")
-        table.add_row("paid to", rail.payee)
+        table.add_row(f"{funded.protocol} network", funded.network)
+        table.add_row("asset", f"{funded.asset} ({funded.asset_name})")
+        table.add_row("payer", funded.payer.address)
+        table.add_row("payer's key", funded.payer.key)
+        table.add_row("node", funded.rpc)
+        table.add_row("payer has", f"{funded.balance(funded.payer.address) / 10**funded.decimals:,.2f}")
+        table.add_row("paid to", funded.payee)
     return table
 
 
-def first_call(sandbox: Sandbox, rail: FundedProtocol) -> str:
-    """Return a command line that buys a first answer over one of the rails."""
-    settings = [f"RANKING_EVALUATE_WALLET_KEY={rail.payer.key}"]
-    if "RANKING_EVALUATE_MPP_RPC_URL" in rail.environment:
+def first_call(sandbox: Sandbox, funded: FundedProtocol) -> str:
+    """Return a command line that buys a first answer over one of the protocols."""
+    settings = [f"RANKING_EVALUATE_WALLET_KEY={funded.payer.key}"]
+    if "RANKING_EVALUATE_MPP_RPC_URL" in funded.environment:
         # An MPP buyer asks the chain what to sign; x402 needs no node for that.
-        settings.append(f"RANKING_EVALUATE_MPP_RPC_URL={rail.rpc}")
+        settings.append(f"RANKING_EVALUATE_MPP_RPC_URL={funded.rpc}")
     return (
         f"echo '{SMALL_INPUT}' |\n"
         + "".join(f"  {setting} \\\n" for setting in settings)
-        + f"  ranking-evaluate pay {sandbox.origin}/v1/{rail.protocol}/ranking-evaluate"
-        f" --protocol {rail.protocol} --input -"
+        + f"  ranking-evaluate pay {sandbox.origin}/v1/{funded.protocol}/ranking-evaluate"
+        f" --protocol {funded.protocol} --input -"
     )
 
 
@@ -137,10 +137,10 @@ def sandbox(
     try:
         with termination_as_interrupt(), Sandbox(port=port) as running:
             console.print(summary(running))
-            for rail in running.protocols:
-                console.print(f"\nA first call over {rail.protocol}:", style="bold")
+            for funded in running.protocols:
+                console.print(f"\nA first call over {funded.protocol}:", style="bold")
                 # Printed raw: a command line that was wrapped or coloured could not be copied.
-                typer.echo(first_call(running, rail))
+                typer.echo(first_call(running, funded))
             console.print("\nInterrupt (Ctrl+C) to stop.")
             if info is not None:
                 write_info(info, running.info)

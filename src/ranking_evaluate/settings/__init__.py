@@ -1,9 +1,6 @@
-"""What an operator configures: RANKING_EVALUATE_* variables, read and checked once."""
+"""What an operator configures: environment variables, read and checked once."""
 
 from ranking_evaluate.settings.environment import (
-    CDP_VARIABLES,
-    PREFIX,
-    VARIABLES,
     Settings,
     SettingsError,
     Wallet,
@@ -11,9 +8,9 @@ from ranking_evaluate.settings.environment import (
     read_settings,
     read_wallet,
 )
+from ranking_evaluate.settings.variables import PREFIX, VARIABLES
 
 __all__ = [
-    "CDP_VARIABLES",
     "PREFIX",
     "VARIABLES",
     "Settings",

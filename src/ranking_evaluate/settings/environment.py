@@ -1,12 +1,12 @@
-"""The only reader of the environment: RANKING_EVALUATE_* variables, checked once into a frozen object."""
+"""The only reader of the environment: checks every variable once and returns a frozen object."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from ranking_evaluate.payments.config import (
@@ -19,49 +19,7 @@ from ranking_evaluate.payments.config import (
     X402Config,
 )
 from ranking_evaluate.settings import values
-
-PREFIX: Final = "RANKING_EVALUATE_"
-
-VARIABLES: Final[Mapping[str, str]] = {
-    "PUBLIC_ORIGIN": "https://..., the origin in challenges and documents; required except on loopback",
-    "DATABASE_URL": "sqlite:///ranking-evaluate.db (default) or postgresql://...",
-    "X402_PAY_TO": "address that x402 payments go to",
-    "X402_NETWORK": "eip155:8453 (mainnet), eip155:84532, ...",
-    "X402_ASSET": "token address; default: the network's known USDC",
-    "X402_ASSET_NAME": "the token's EIP-712 domain name",
-    "X402_ASSET_VERSION": "the token's EIP-712 domain version",
-    "X402_FACILITATOR_URL": "base URL of the facilitator, or cdp (Coinbase, with CDP_API_KEY_ID and _SECRET)",
-    "X402_FACILITATOR_AUTHORIZATION": "value of the Authorization header for the facilitator",
-    "X402_MAX_TIMEOUT": "maxTimeoutSeconds of the challenge, 120",
-    "X402_RPC_URL": "JSON-RPC node for `attempts show --check`",
-    "MPP_RECIPIENT": "address that MPP payments go to",
-    "MPP_CHAIN_ID": "4217 (mainnet) or 42431 (testnet)",
-    "MPP_RPC_URL": "JSON-RPC node of the Tempo chain",
-    "MPP_CURRENCY": "token address",
-    "MPP_SECRET_KEY": "secret of 32 bytes or more that binds challenges",
-    "MPP_PREVIOUS_SECRET_KEY": "the secret before, honoured during rotation",
-    "VERIFY_TIMEOUT": "seconds in all for a verification, 10",
-    "SETTLE_TIMEOUT": "seconds in all for a settlement, 90",
-    "REQUEST_RATE": "requests per client, 120/minute; empty switches it off",
-    "PAYMENT_RATE": "payment attempts per client, 30/minute; empty switches it off",
-    "RATE_STORAGE_URL": "where rates are counted, memory:// or redis://...",
-    "MAX_IN_FLIGHT": "requests served at once, 256",
-    "TRUSTED_PROXIES": "addresses or networks whose X-Forwarded-For is believed, comma-separated; none",
-    "CORS_ORIGINS": "origins that browsers may call from, comma-separated, *; empty switches CORS off",
-    "LOG_LEVEL": "debug, info, warning or error; info",
-    "METRICS_PORT": "loopback port for metrics; off",
-    "SECURITY_CONTACT": "mailto: or https: address for security.txt; none",
-    "WALLET_KEY": "private key that `pay` signs with; no other command reads it",
-}
-"""Every variable, without the prefix, and what it means."""
-
-CDP_VARIABLES: Final = ("CDP_API_KEY_ID", "CDP_API_KEY_SECRET")
-"""Named by Coinbase, hence without the prefix; read with X402_FACILITATOR_URL `cdp` alone."""
-
-_X402_NEEDED: Final = ("X402_PAY_TO", "X402_NETWORK", "X402_FACILITATOR_URL")
-_MPP_NEEDED: Final = ("MPP_RECIPIENT", "MPP_CHAIN_ID", "MPP_RPC_URL", "MPP_CURRENCY", "MPP_SECRET_KEY")
-
-T = TypeVar("T")
+from ranking_evaluate.settings.variables import PREFIX, VARIABLES, Group, Variable, variables_of
 
 
 class SettingsError(Exception):
@@ -102,19 +60,19 @@ class Wallet:
 
 
 def read_wallet(environment: Mapping[str, str] | None = None) -> Wallet:
-    """Return the buyer's settings; unlike a service, a buyer configures no rail."""
+    """Return the buyer's settings; unlike a service, a buyer configures no protocol."""
     given = os.environ if environment is None else environment
     return Wallet(given.get(f"{PREFIX}WALLET_KEY") or None, given.get(f"{PREFIX}MPP_RPC_URL") or None)
 
 
 def read_database_url(environment: Mapping[str, str] | None = None) -> str:
-    """Return where attempts are kept, whatever the other variables say: looking at them needs no rail.
+    """Return where attempts are kept, whatever the other variables say: looking at attempts needs no protocol.
 
     Raises:
         SettingsError: The variable is wrong.
     """
     reader = _Reader(os.environ if environment is None else environment)
-    url = reader.database_url()
+    url: str = reader.read(VARIABLES["DATABASE_URL"])
     if reader.faults:
         raise SettingsError(reader.faults)
     return url
@@ -135,143 +93,112 @@ class _Reader:
     """Collects faults while it reads, so that an operator sees all of them at once."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        self._given = {name: value for name, value in environment.items() if name.startswith(PREFIX)}
-        self._cdp = {name: environment.get(name, "").strip() for name in CDP_VARIABLES}
+        self._environment = environment
         self.faults: list[str] = []
 
     def settings(self, host: str, port: int) -> Settings:
         self._refuse_unknown()
-        verify_timeout = self._read("VERIFY_TIMEOUT", values.seconds, 10.0)
-        settle_timeout = self._read("SETTLE_TIMEOUT", values.seconds, 90.0)
-        origin = self._origin(host, port)
-        settings = Settings(
-            public_origin=origin,
-            database_url=self.database_url(),
-            x402=self._x402(verify_timeout, settle_timeout),
-            mpp=self._mpp(origin, verify_timeout, settle_timeout),
-            verify_timeout=verify_timeout,
-            settle_timeout=settle_timeout,
-            request_rate=self._read("REQUEST_RATE", values.rate, "120/minute", empty=None),
-            payment_rate=self._read("PAYMENT_RATE", values.rate, "30/minute", empty=None),
-            rate_storage_url=self._read("RATE_STORAGE_URL", values.rate_storage, "memory://"),
-            max_in_flight=self._read("MAX_IN_FLIGHT", values.count, 256),
-            trusted_proxies=self._read("TRUSTED_PROXIES", values.proxies, (), empty=()),
-            cors_origins=self._read("CORS_ORIGINS", values.origins, ("*",), empty=()),
-            log_level=self._read("LOG_LEVEL", values.level, "info"),
-            metrics_port=self._read("METRICS_PORT", values.port, None, empty=None),
-            security_contact=self._read("SECURITY_CONTACT", values.contact, None, empty=None),
-        )
-        self._refuse_mixed_money(settings)
+        # The buyer's key is none of the service's business.
+        groups = [group for group in Group if group is not Group.BUYER]
+        found = {variable.name: self.read(variable) for variable in variables_of(*groups)}
+        if not self._is_set(VARIABLES["PUBLIC_ORIGIN"]):
+            found["PUBLIC_ORIGIN"] = self._bound_origin(host, port)
+        x402, mpp = self._is_configured(Group.X402), self._is_configured(Group.MPP)
+        if x402:
+            self._check_token(found)
+            self._check_coinbase_key(found)
+        if x402 and mpp and not self.faults:
+            self._refuse_mixed_money(found)
         if self.faults:
             raise SettingsError(self.faults)
-        return settings
+        return Settings(
+            **_fields(found, Group.SERVICE, Group.LIMITS),
+            x402=_x402(found) if x402 else None,
+            mpp=_mpp(found) if mpp else None,
+        )
 
-    def database_url(self) -> str:
-        return self._read("DATABASE_URL", values.database, "sqlite:///ranking-evaluate.db")
+    def read(self, variable: Variable) -> Any:  # noqa: ANN401 - the table holds values of every type.
+        """Return the checked value or the default; None, with a fault noted, when the text is wrong."""
+        try:
+            return variable.value(self._environment.get(variable.full_name))
+        except ValueError as error:
+            self._fault(variable.name, str(error))
+            return None
 
     def _fault(self, name: str, text: str) -> None:
-        self.faults.append(f"{PREFIX}{name}: {text}")
+        self.faults.append(f"{VARIABLES[name].full_name}: {text}")
 
-    def _text(self, name: str) -> str | None:
-        return self._given.get(PREFIX + name, "").strip() or None
-
-    def _read(self, name: str, check: Callable[[str], T], default: T, *, empty: T | None = None) -> T:
-        """Return the checked value, the default when it is not set, `empty` when it is set to nothing."""
-        raw = self._given.get(PREFIX + name)
-        if raw is None:
-            return default
-        if not raw.strip():
-            return cast("T", empty) if name in _MAY_BE_EMPTY else default
-        try:
-            return check(raw.strip())
-        except ValueError as error:
-            self._fault(name, str(error))
-            return default
+    def _is_set(self, variable: Variable) -> bool:
+        return bool(self._environment.get(variable.full_name, "").strip())
 
     def _refuse_unknown(self) -> None:
-        for name in sorted(self._given):
-            if name.removeprefix(PREFIX) not in VARIABLES:
+        known = {variable.full_name for variable in VARIABLES.values()}
+        for name in sorted(self._environment):
+            if name.startswith(PREFIX) and name not in known:
                 near = difflib.get_close_matches(name.removeprefix(PREFIX), VARIABLES, n=1)
-                hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+                hint = f"; did you mean {VARIABLES[near[0]].full_name}?" if near else ""
                 self.faults.append(f"{name}: there is no such variable{hint}")
 
-    def _origin(self, host: str, port: int) -> str:
-        bound = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-        if self._text("PUBLIC_ORIGIN") is None and not values.is_loopback(host):
+    def _bound_origin(self, host: str, port: int) -> str:
+        if not values.is_loopback(host):
             self._fault("PUBLIC_ORIGIN", f"needed, since {host} is not a loopback address: set it to https://your.host")
-        return self._read("PUBLIC_ORIGIN", values.public_origin, bound)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
-    def _rail(self, needed: tuple[str, ...], family: str) -> bool:
-        """Return whether a rail is wholly configured; half a rail is a fault."""
-        given = [name for name in VARIABLES if name.startswith(family) and self._text(name)]
-        missing = [name for name in needed if not self._text(name)]
+    def _is_configured(self, protocol: Group) -> bool:
+        """Return whether all that a protocol requires is set; half a protocol is a fault."""
+        given = [variable for variable in variables_of(protocol) if self._is_set(variable)]
+        missing = [variable for variable in variables_of(protocol) if variable.required and variable not in given]
         if given and missing:
             self._fault(
-                missing[0], f"needed, since {PREFIX}{given[0]} is set: a rail is configured whole or not at all"
+                missing[0].name,
+                f"needed, since {given[0].full_name} is set: a protocol is configured whole or not at all",
             )
         return bool(given) and not missing
 
-    def _x402(self, verify_timeout: float, settle_timeout: float) -> X402Config | None:
-        if not self._rail(_X402_NEEDED, "X402_"):
-            return None
-        network = self._read("X402_NETWORK", values.network, "")
-        known = USDC.get(network)
-        own = [self._text(name) for name in ("X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION")]
-        if network and not all(own) and (known is None or any(own)):
-            why = f"{network} has no known USDC" if known is None else "one of them is set"
+    def _check_token(self, found: Mapping[str, Any]) -> None:
+        network = found["X402_NETWORK"]
+        own = [self._is_set(VARIABLES[name]) for name in ("X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION")]
+        if network and not all(own) and (any(own) or network not in USDC):
+            why = "one of them is set" if network in USDC else f"{network} has no known USDC"
             self._fault("X402_ASSET", f"X402_ASSET, X402_ASSET_NAME and X402_ASSET_VERSION go together: {why}")
-        url = self._read("X402_FACILITATOR_URL", values.facilitator, "")
-        cdp_key = self._cdp_key() if url == CDP_FACILITATOR else None
-        return X402Config(
-            pay_to=self._read("X402_PAY_TO", values.address, ""),
-            network=network,
-            asset=self._read("X402_ASSET", values.address, known.asset if known else ""),
-            asset_name=own[1] or (known.name if known else ""),
-            asset_version=own[2] or (known.version if known else ""),
-            facilitator_url=url,
-            facilitator_authorization=self._read("X402_FACILITATOR_AUTHORIZATION", values.header_value, None),
-            cdp_key=cdp_key,
-            max_timeout=self._read("X402_MAX_TIMEOUT", values.max_timeout, 120),
-            rpc_url=self._read("X402_RPC_URL", values.url, None),
-            verify_timeout=verify_timeout,
-            settle_timeout=settle_timeout,
-        )
 
-    def _cdp_key(self) -> CdpKey | None:
-        for name in CDP_VARIABLES:
-            if not self._cdp[name]:
-                self.faults.append(f"{name}: needed, since {PREFIX}X402_FACILITATOR_URL is cdp")
-        if self._text("X402_FACILITATOR_AUTHORIZATION"):
-            self._fault("X402_FACILITATOR_AUTHORIZATION", "not with the facilitator cdp, whose requests are signed")
-        return CdpKey(*(self._cdp[name] for name in CDP_VARIABLES)) if all(self._cdp.values()) else None
-
-    def _mpp(self, origin: str, verify_timeout: float, settle_timeout: float) -> MppConfig | None:
-        if not self._rail(_MPP_NEEDED, "MPP_"):
-            return None
-        return MppConfig(
-            recipient=self._read("MPP_RECIPIENT", values.address, ""),
-            chain_id=self._read("MPP_CHAIN_ID", values.count, 0),
-            rpc_url=self._read("MPP_RPC_URL", values.url, ""),
-            currency=self._read("MPP_CURRENCY", values.address, ""),
-            secret_key=self._read("MPP_SECRET_KEY", values.secret, ""),
-            previous_secret_key=self._read("MPP_PREVIOUS_SECRET_KEY", values.secret, None),
-            realm=urlsplit(origin).hostname or "",
-            verify_timeout=verify_timeout,
-            settle_timeout=settle_timeout,
-        )
-
-    def _refuse_mixed_money(self, settings: Settings) -> None:
-        if settings.x402 is None or settings.mpp is None or self.faults:
+    def _check_coinbase_key(self, found: Mapping[str, Any]) -> None:
+        if found["X402_FACILITATOR_URL"] != CDP_FACILITATOR:
             return
-        mpp_is_real = settings.mpp.chain_id == TEMPO_MAINNET
-        if mpp_is_real == (settings.x402.network in TESTNETS):
+        for variable in variables_of(Group.COINBASE):
+            if not self._is_set(variable):
+                self._fault(variable.name, f"needed, since {PREFIX}X402_FACILITATOR_URL is cdp")
+        if self._is_set(VARIABLES["X402_FACILITATOR_AUTHORIZATION"]):
+            self._fault("X402_FACILITATOR_AUTHORIZATION", "not with the facilitator cdp, whose requests are signed")
+
+    def _refuse_mixed_money(self, found: Mapping[str, Any]) -> None:
+        network, chain_id = found["X402_NETWORK"], found["MPP_CHAIN_ID"]
+        if (network in TESTNETS) == (chain_id == TEMPO_MAINNET):
             self._fault(
                 "X402_NETWORK",
-                f"{settings.x402.network} and MPP_CHAIN_ID {settings.mpp.chain_id} mix a mainnet with a testnet: "
+                f"{network} and MPP_CHAIN_ID {chain_id} mix a mainnet with a testnet: "
                 "choose two mainnets or two testnets",
             )
 
 
-_MAY_BE_EMPTY: Final = frozenset(
-    {"REQUEST_RATE", "PAYMENT_RATE", "TRUSTED_PROXIES", "CORS_ORIGINS", "METRICS_PORT", "SECURITY_CONTACT"}
-)
+def _fields(found: Mapping[str, Any], *groups: Group) -> dict[str, Any]:
+    return {variable.field: found[variable.name] for variable in variables_of(*groups)}
+
+
+def _deadlines(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {"verify_timeout": found["VERIFY_TIMEOUT"], "settle_timeout": found["SETTLE_TIMEOUT"]}
+
+
+def _x402(found: Mapping[str, Any]) -> X402Config:
+    fields = _fields(found, Group.X402)
+    if fields["asset"] is None:
+        known = USDC[fields["network"]]
+        fields |= {"asset": known.asset, "asset_name": known.name, "asset_version": known.version}
+    by_coinbase = fields["facilitator_url"] == CDP_FACILITATOR
+    key = CdpKey(found["CDP_API_KEY_ID"], found["CDP_API_KEY_SECRET"]) if by_coinbase else None
+    return X402Config(**fields, **_deadlines(found), cdp_key=key)
+
+
+def _mpp(found: Mapping[str, Any]) -> MppConfig:
+    realm = urlsplit(found["PUBLIC_ORIGIN"]).hostname or ""
+    return MppConfig(**_fields(found, Group.MPP), **_deadlines(found), realm=realm)

@@ -1,0 +1,48 @@
+"""docs/settings.md, rendered from the table of settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ranking_evaluate.settings.variables import PREFIX, Group, Variable, variables_of
+
+PATH: Final = "docs/settings.md"
+
+_HEAD: Final = f"""\
+# Settings
+
+<!-- Written by `ranking-evaluate reference` from src/ranking_evaluate/settings/variables.py; edit that. -->
+
+`ranking-evaluate serve` reads these environment variables once, when it starts. A wrong one stops the start with one
+line that says which it is and what to do; so does an unknown one that begins with `{PREFIX}`.
+An empty variable counts as not set, unless its row says what it means. [operate.md](operate.md) tells which ones you
+need.
+"""
+
+_NOTES: Final = {
+    Group.X402: "x402 is sold when all required variables are set; some of them alone stop the start. "
+    "One protocol on a mainnet and the other on a testnet stop it too.",
+    Group.COINBASE: f"Both are required when `{PREFIX}X402_FACILITATOR_URL` is `cdp`, and not read otherwise. "
+    "Coinbase chose the names, so they have no prefix.",
+    Group.MPP: "MPP is sold when all required variables are set; some of them alone stop the start.",
+    Group.BUYER: f"`pay` reads `{PREFIX}MPP_RPC_URL` too when it pays with MPP.",
+}
+
+
+def render() -> str:
+    """Return the document: one table for each group."""
+    return "\n".join([_HEAD, *map(_section, Group)])
+
+
+def _section(group: Group) -> str:
+    note = f"{_NOTES[group]}\n\n" if group in _NOTES else ""
+    rows = "".join(
+        f"| `{variable.full_name}` | {variable.meaning} | {_default(variable)} |\n" for variable in variables_of(group)
+    )
+    return f"## {group.value}\n\n{note}| variable | meaning | default |\n| --- | --- | --- |\n{rows}"
+
+
+def _default(variable: Variable) -> str:
+    if variable.required:
+        return "**required**"
+    return variable.default_rule or (f"`{variable.default}`" if variable.default else "none")

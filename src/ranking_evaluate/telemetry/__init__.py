@@ -1,0 +1,33 @@
+"""What an operator sees: structured log lines and metrics; never a body, an id or a credential."""
+
+from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
+from ranking_evaluate.telemetry.metrics import (
+    CUT_OFF,
+    IN_FLIGHT,
+    RATE_STORAGE_FAILURES,
+    UNCERTAIN,
+    UNCERTAIN_AGE,
+    count_sale,
+    count_settlement,
+    serve_metrics,
+    store_call,
+)
+from ranking_evaluate.telemetry.reports import Request, alarm, log_request
+
+__all__ = [
+    "CUT_OFF",
+    "IN_FLIGHT",
+    "RATE_STORAGE_FAILURES",
+    "UNCERTAIN",
+    "UNCERTAIN_AGE",
+    "Request",
+    "alarm",
+    "configure_logs",
+    "count_sale",
+    "count_settlement",
+    "key_prefix",
+    "log_request",
+    "logger",
+    "serve_metrics",
+    "store_call",
+]

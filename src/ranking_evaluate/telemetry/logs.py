@@ -1,0 +1,53 @@
+"""JSON log lines on standard error, each with the id of the request that is running."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+import orjson
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+KEY_PREFIX: Final = 8
+"""How many characters of an Idempotency-Key a log line shows."""
+
+
+def configure_logs(level: str) -> None:
+    """Write lines from `level` upwards; what libraries warn of comes out in the same form."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.format_exc_info,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.JSONRenderer(orjson.dumps, default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+    )
+    root = logging.getLogger()
+    if not any(isinstance(handler, _LibraryHandler) for handler in root.handlers):
+        root.addHandler(_LibraryHandler(logging.WARNING))
+
+
+class _LibraryHandler(logging.Handler):
+    """Writes what a library logs as one of our lines, without arguments and error texts: they may quote anything."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        text = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        logger().log(record.levelno, "library", library=record.name, text=text.strip(), error=error)
+
+
+def logger() -> FilteringBoundLogger:
+    """Return the logger; what is bound to the running request is added to each line."""
+    bound: FilteringBoundLogger = structlog.get_logger()
+    return bound
+
+
+def key_prefix(key: str) -> str:
+    """Return the part of an Idempotency-Key that a log line may show."""
+    return key[:KEY_PREFIX]

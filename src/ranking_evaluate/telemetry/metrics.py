@@ -1,0 +1,109 @@
+"""What Prometheus scrapes; docs/operate.md names the alarms on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    start_http_server,
+)
+
+from ranking_evaluate.release import VERSION
+
+LOOPBACK: Final = "127.0.0.1"
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # The library left it so.
+
+REGISTRY: Final = CollectorRegistry()
+
+_RELEASE: Final = Gauge("ranking_evaluate_release", "The running release, always 1.", ["release"], registry=REGISTRY)
+_RELEASE.labels(VERSION).set(1)
+
+REQUESTS: Final = Counter(
+    "ranking_evaluate_requests",
+    "Answered requests; code is empty on success, protocol and operation are off the paid routes.",
+    ["operation", "protocol", "status", "code"],
+    registry=REGISTRY,
+)
+REQUEST_SECONDS: Final = Histogram(
+    "ranking_evaluate_request_seconds",
+    "Seconds from a request's head to the end of its answer.",
+    ["operation", "protocol"],
+    buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100),
+    registry=REGISTRY,
+)
+IN_FLIGHT: Final = Gauge("ranking_evaluate_in_flight", "Requests being served.", registry=REGISTRY)
+CUT_OFF: Final = Counter(
+    "ranking_evaluate_cut_off", "Connections that were cut off, and why.", ["reason"], registry=REGISTRY
+)
+_SETTLEMENTS: Final = Counter(
+    "ranking_evaluate_settlements", "Settle calls by what they came to.", ["protocol", "outcome"], registry=REGISTRY
+)
+_SETTLE_SECONDS: Final = Histogram(
+    "ranking_evaluate_settle_seconds",
+    "Seconds of a settle call.",
+    ["protocol"],
+    buckets=(0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 90, 120),
+    registry=REGISTRY,
+)
+_SOLD: Final = Counter(
+    "ranking_evaluate_sold_base_units",
+    "Base units of the asset in payments that this process recorded as received.",
+    ["protocol", "operation", "network", "asset"],
+    registry=REGISTRY,
+)
+ALARMS: Final = Counter(
+    "ranking_evaluate_alarms",
+    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs.",
+    ["what"],
+    registry=REGISTRY,
+)
+UNCERTAIN: Final = Gauge("ranking_evaluate_uncertain_attempts", "Attempts that an operator decides.", registry=REGISTRY)
+UNCERTAIN_AGE: Final = Gauge(
+    "ranking_evaluate_uncertain_oldest_seconds", "Age of the oldest of them, 0 without any.", registry=REGISTRY
+)
+_STORE_SECONDS: Final = Histogram(
+    "ranking_evaluate_store_seconds",
+    "Seconds of a call to the store, its commit included.",
+    ["call"],
+    buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2, 10),
+    registry=REGISTRY,
+)
+_STORE_FAILURES: Final = Counter(
+    "ranking_evaluate_store_failures", "Calls that the store could not serve.", ["call"], registry=REGISTRY
+)
+RATE_STORAGE_FAILURES: Final = Counter(
+    "ranking_evaluate_rate_storage_failures",
+    "Times that the shared rate storage failed, after which each replica counted alone for a while.",
+    registry=REGISTRY,
+)
+
+
+def count_settlement(protocol: str, outcome: str, seconds: float) -> None:
+    """Count one settle call."""
+    _SETTLEMENTS.labels(protocol, outcome).inc()
+    _SETTLE_SECONDS.labels(protocol).observe(seconds)
+
+
+def count_sale(protocol: str, operation: str, network: str, asset: str, amount: int) -> None:
+    """Count a payment that was recorded as received."""
+    _SOLD.labels(protocol, operation, network, asset).inc(amount)
+
+
+@contextmanager
+def store_call(call: str) -> Iterator[None]:
+    """Time one call of the store, and count it if it fails."""
+    with _STORE_FAILURES.labels(call).count_exceptions(), _STORE_SECONDS.labels(call).time():
+        yield
+
+
+def serve_metrics(port: int) -> None:
+    """Serve the metrics on a port of the loopback interface, in a thread; raises OSError when it is taken."""
+    start_http_server(port, LOOPBACK, REGISTRY)
