@@ -23,16 +23,22 @@ BEYOND_UNIT: Final = (
     "hostile",  # Served processes.
     "judges",  # Chains, Node, a browser.
     "sandbox",  # Chains.
+    "attempts/test_durability.py",  # PostgreSQL.
+    "attempts/test_migrations.py",  # PostgreSQL, processes that are killed.
+    "attempts/test_neighbours.py",  # Processes that share a store.
     "attempts/test_postgres.py",
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
     "cli/test_serve.py",  # Served processes.
+    "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
     "payments/test_evm.py",  # A chain.
     "payments/test_mpp.py",  # A chain.
+    "server/test_connection.py",  # Waits for deadlines.
     "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
+    "test_where_to_change.py",  # Copies of the package, each in processes of its own.
 )
 """The folders and modules whose tests start other programs, or take long."""
 

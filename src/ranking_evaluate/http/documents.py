@@ -69,7 +69,11 @@ def media_type(path: str) -> str:
 
 
 def documents(
-    routes: Sequence[BaseRoute], origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...], contact: str | None
+    routes: tuple[BaseRoute, ...],
+    origin: str,
+    wires: Wires,
+    protocols: tuple[PaymentProtocol, ...],
+    contact: str | None,
 ) -> dict[str, Document]:
     """Return every document of `paths()`; `routes` are the free ones, which OpenAPI describes beside the paid ones."""
     described = openapi.render(origin, wires, _payments(protocols), contact, free_half(routes))

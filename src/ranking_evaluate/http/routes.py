@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -228,9 +229,10 @@ _SUMMARIES: Final = {
 }
 
 
-def free_routes(wires: Wires) -> list[BaseRoute]:
-    """Return the free routes, those of the documents last."""
-    return [*router.routes, *_document_routes(wires)]
+@cache
+def free_routes(wires: Wires) -> tuple[BaseRoute, ...]:
+    """Return the free routes, those of the documents last; they are the same in every application of a process."""
+    return (*router.routes, *_document_routes(wires))
 
 
 def _document_routes(wires: Wires) -> Iterator[BaseRoute]:
