@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from bench.jobs import Job
 from ranking_evaluate.core import metrics
-from ranking_evaluate.operations.rankings import by_metric, grades_within_k
+from ranking_evaluate.operations.figures import by_metric
+from ranking_evaluate.operations.rankings import grades_within_k
 
 Qrels = dict[str, dict[str, int]]
 Run = dict[str, dict[str, float]]

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 import ranking_evaluate
+from ranking_evaluate.attempts.migrations import SCHEMA_VERSION
 from ranking_evaluate.cli import COMMANDS
 from ranking_evaluate.contract.replay import REPLAY_HOURS
 
@@ -75,6 +76,42 @@ def test_every_operation_takes_a_figure_from_its_one_definition(copy: Copy) -> N
     after = json.loads(copy.run(results))
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"ranking-evaluate", "ranking-compare", "retrieval-measure", "lexical-retrieval"}
+
+
+def test_a_new_figure_is_its_definition_and_its_lines_in_the_list(copy: Copy) -> None:
+    definition = (
+        "    @property\n"
+        "    def success(self) -> list[float]:\n"
+        '        """1 when a relevant document stands within k, else 0; trec_eval\'s success_k."""\n'
+        "        return [float(found > 0) for found in self.hits]\n\n\n"
+    )
+    copy.change("core/metrics.py", "def judge(", f"{definition}def judge(")
+    lines = {
+        '"ndcgAtK"]': '"ndcgAtK", "successAtK"]',
+        '    "recallAtK": "Recall",\n': '    "recallAtK": "Recall",\n    "successAtK": "Success",\n',
+        "    precisionAtK: float\n": "    precisionAtK: float\n    successAtK: float\n",
+        "    precisionAtK: float | None\n": "    precisionAtK: float | None\n    successAtK: float | None\n",
+        "    precisionAtK: Count\n": "    precisionAtK: Count\n    successAtK: Count\n",
+        '"precisionAtK": scores.precision,': '"precisionAtK": scores.precision, "successAtK": scores.success,',
+    }
+    for old, line in lines.items():
+        copy.change("operations/figures.py", old, line)
+    seen = copy.run(
+        "import json\n"
+        "from ranking_evaluate import evaluate\n"
+        "from ranking_evaluate.contract.discovery import example_body\n"
+        "from ranking_evaluate.contract.schema import answer_schema\n"
+        "from ranking_evaluate.interchange.merge import merge\n"
+        "from ranking_evaluate.operations.registry import find\n"
+        "operation = find('ranking-evaluate')\n"
+        "response = evaluate(operation.id, example_body(operation))\n"
+        "result = json.loads(response)['result']\n"
+        "schema = json.dumps(answer_schema(operation))\n"
+        "merged = json.loads(merge([response]))\n"
+        "print(result['queries'][0]['successAtK'], result['macro']['successAtK'], 'successAtK' in schema, "
+        "merged['macro']['successAtK'])"
+    )
+    assert seen == "1 1 True 1\n"
 
 
 def test_a_new_operation_is_a_file_and_two_lines_of_the_registry(copy: Copy) -> None:
@@ -164,12 +201,10 @@ def test_every_page_states_the_replay_window_as_it_is(page: str) -> None:
 
 
 def test_a_new_column_of_attempts_is_a_field_and_a_migration_step(copy: Copy, tmp_path: Path) -> None:
-    line = "    expires_at: float | None = None\n"
+    line = "    answer_sha256: str | None = None\n"
     copy.change("attempts/attempt.py", line, f"{line}    note: str | None = None\n")
-    copy.change("attempts/migrations.py", "SCHEMA_VERSION: Final = 2", "SCHEMA_VERSION: Final = 3")
-    for store in ("sqlite", "postgres"):
-        step = copy.package / "attempts" / "schema" / f"{store}_3.sql"
-        step.write_text('ALTER TABLE attempts ADD COLUMN "note" TEXT;\n', encoding="utf-8")
+    step = copy.package / "attempts" / "schema" / f"both_{SCHEMA_VERSION + 1}.sql"
+    step.write_text('ALTER TABLE attempts ADD COLUMN "note" TEXT;\n', encoding="utf-8")
     keep = (
         "import asyncio, sys\n"
         "from ranking_evaluate.attempts.sqlite import SqliteStore\n"

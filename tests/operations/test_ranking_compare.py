@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.operations import ranking_evaluate
+from ranking_evaluate.operations.figures import METRICS
 from ranking_evaluate.operations.ranking_compare import OPERATION
-from ranking_evaluate.operations.rankings import METRICS
 
 TESTS = ("signTest", "wilcoxonSignedRank", "randomization")
 

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from ranking_evaluate.contract.replay import REPLAY_WINDOW
 
@@ -193,28 +193,12 @@ class Draft(Bought):
 
     def begun(self, n: int, now: float) -> Attempt:
         """Return the row to insert at `n`: reserved from `now` until its lease is over, its proofs sorted."""
+        bought: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(Bought)}
         return Attempt(
-            key=self.key,
+            **{**bought, "proofs": tuple(sorted(self.proofs))},
             n=n,
-            claim=self.claim,
             state=State.RESERVED,
             lease=now + self.lease_seconds,
-            protocol=self.protocol,
-            operation=self.operation,
-            release=self.release,
-            fingerprint=self.fingerprint,
-            credential_digest=self.credential_digest,
-            proofs=tuple(sorted(self.proofs)),
-            output_sha256=self.output_sha256,
-            amount=self.amount,
-            asset=self.asset,
-            network=self.network,
-            payer=self.payer,
-            payment_id=self.payment_id,
-            valid_before=self.valid_before,
-            transaction=self.transaction,
-            recipient=self.recipient,
-            answer_sha256=self.answer_sha256,
             created_at=now,
             updated_at=now,
         )

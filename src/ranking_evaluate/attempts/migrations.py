@@ -1,8 +1,9 @@
 """Ordered steps from each schema to the next, for both stores.
 
-A step is a file `schema/STORE_VERSION.sql` and runs in one transaction with the store's new version, so a process that
-dies within it leaves the version before it, and the next start begins the step again. An empty store takes all steps at
-once. Keys and proofs are kept for ever, so a store outlives releases: a step that was released never changes.
+A step is a file, `schema/STORE_VERSION.sql` or `schema/both_VERSION.sql`, and runs in one transaction with the store's
+new version, so a process that dies within it leaves the version before it, and the next start begins the step again. An
+empty store takes all steps at once. Keys and proofs are kept for ever, so a store outlives releases: a step that was
+released never changes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from ranking_evaluate.attempts.store import StoreUnavailable
 if TYPE_CHECKING:
     import psycopg
 
-SCHEMA_VERSION: Final = 2
-"""What this release reads and writes."""
+_SCHEMA: Final = resources.files(__package__) / "schema"
+
+SCHEMA_VERSION: Final = max(int(file.name.removesuffix(".sql").rpartition("_")[2]) for file in _SCHEMA.iterdir())
+"""What this release reads and writes: the version after its last step."""
 
 APPLICATION_ID: Final = 0x52414E4B
 """Marks a SQLite file as ours ("RANK"), so that another program's database is left alone."""
@@ -34,8 +37,8 @@ ADVISORY_LOCK: Final = 0x52414E4B
 def steps(store: str, version: int) -> Iterator[tuple[int, str]]:
     """Yield (version afterwards, SQL) of each step that a store of this version needs."""
     for step in range(version + 1, SCHEMA_VERSION + 1):
-        file = resources.files(__package__).joinpath("schema", f"{store}_{step}.sql")
-        yield step, file.read_text(encoding="utf-8")
+        own, shared = _SCHEMA / f"{store}_{step}.sql", _SCHEMA / f"both_{step}.sql"
+        yield step, (own if own.is_file() else shared).read_text(encoding="utf-8")
 
 
 def check(name: str, version: int, *, migrates: bool) -> None:

@@ -20,18 +20,12 @@ from ranking_evaluate.cli.payers import PAYERS
 from ranking_evaluate.cli.payers.payer import Mandate, PayError, ReceiptFacts
 from ranking_evaluate.cli.sandbox import require_sandbox, termination_as_interrupt
 from ranking_evaluate.operations import registry
+from ranking_evaluate.operations.figures import LABELS
 
 if TYPE_CHECKING:
     from ranking_evaluate.sandbox import FundedProtocol
 
 OPERATION: Final = "ranking-evaluate"
-METRICS: Final = {
-    "precisionAtK": "P",
-    "recallAtK": "recall",
-    "reciprocalRankAtK": "RR",
-    "averagePrecisionAtK": "AP",
-    "ndcgAtK": "NDCG",
-}
 
 # A help centre's search, judged by its editors: 3 answers the question, 2 helps, 1 touches on it, 0 is of no use.
 INPUT: Final[dict[str, Any]] = {
@@ -176,12 +170,12 @@ def scores_table(response: Mapping[str, Any]) -> Table:
     result = response["result"]
     table = Table(box=box.ROUNDED, title=f"Scores at k = {result['k']}", title_justify="left", title_style="bold")
     table.add_column("query")
-    for heading in METRICS.values():
+    for heading in LABELS.values():
         table.add_column(heading, justify="right")
     for query in result["queries"]:
-        table.add_row(query["id"], *(_score(query[name]) for name in METRICS))
+        table.add_row(query["id"], *(_score(query[name]) for name in LABELS))
     table.add_section()
-    table.add_row("mean (macro average)", *(_score(result["macro"][name]) for name in METRICS), style="bold")
+    table.add_row("mean (macro average)", *(_score(result["macro"][name]) for name in LABELS), style="bold")
     return table
 
 

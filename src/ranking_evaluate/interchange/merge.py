@@ -8,8 +8,8 @@ from typing import Any, Final
 import orjson
 
 from ranking_evaluate.core import canonical, metrics
+from ranking_evaluate.operations.figures import METRICS
 from ranking_evaluate.operations.ranking_evaluate import OPERATION
-from ranking_evaluate.operations.rankings import METRICS
 
 # What all answers must agree on, else their figures are not of one kind: name and place in the response.
 _SHARED: Final = {

@@ -24,18 +24,16 @@ from ranking_evaluate.operations.fields import (
     RelevantAtLeast,
     Unjudged,
 )
+from ranking_evaluate.operations.figures import Averages, DefinedQueryCounts, Metric, averages, by_metric
 from ranking_evaluate.operations.operation import GENERAL_ERROR_CODES, GENERAL_LIMITS, Operation
 from ranking_evaluate.operations.rankings import (
-    Metric,
     Side,
-    averages,
-    by_metric,
     conventions,
     grades_by_id,
     grades_within_k,
     refuse_unjudged,
 )
-from ranking_evaluate.operations.results import CLOSED, Averages, Count, DefinedQueryCounts
+from ranking_evaluate.operations.results import CLOSED, Count
 
 SIDES: Final[tuple[Literal["baseline"], Literal["candidate"]]] = ("baseline", "candidate")
 

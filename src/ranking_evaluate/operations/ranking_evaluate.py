@@ -24,17 +24,16 @@ from ranking_evaluate.operations.fields import (
     RelevantAtLeast,
     Unjudged,
 )
+from ranking_evaluate.operations.figures import Averages, DefinedQueryCounts, QueryFigures, averages, by_metric
 from ranking_evaluate.operations.operation import GENERAL_LIMITS, Operation
 from ranking_evaluate.operations.rankings import (
     Side,
-    averages,
-    by_metric,
     conventions,
     grades_by_id,
     grades_within_k,
     refuse_unjudged,
 )
-from ranking_evaluate.operations.results import CLOSED, Averages, Count, DefinedQueryCounts
+from ranking_evaluate.operations.results import CLOSED, Count
 
 
 @with_config(STRICT)
@@ -69,14 +68,9 @@ class Ranked(TypedDict):
 
 
 @with_config(CLOSED)
-class ScoredQuery(TypedDict):
+class ScoredQuery(QueryFigures):
     """One query's figures with their evidence."""
 
-    precisionAtK: float
-    recallAtK: float | None
-    reciprocalRankAtK: float | None
-    averagePrecisionAtK: float | None
-    ndcgAtK: float | None
     id: str
     relevantJudgmentCount: Count
     retrievedAtKCount: Count

@@ -1,41 +1,14 @@
-"""What the operations on supplied rankings share: unique ids, grades within k, and figures by their wire names."""
+"""What the operations on supplied rankings share: unique ids, grades within k, and the conventions in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple
 
 from ranking_evaluate.core import metrics
-from ranking_evaluate.core.canonical import Number, number
 from ranking_evaluate.core.errors import ErrorCode, OperationError
-from ranking_evaluate.core.metrics import Scores
 from ranking_evaluate.operations.duplicates import refuse_duplicate
 from ranking_evaluate.operations.fields import Judgment
-
-Metric: TypeAlias = Literal["precisionAtK", "recallAtK", "reciprocalRankAtK", "averagePrecisionAtK", "ndcgAtK"]
-
-# In the order of every result.
-METRICS: Final[tuple[Metric, ...]] = get_args(Metric)
-
-
-def by_metric(scores: Scores) -> dict[Metric, Sequence[float | None]]:
-    """Return the averaged figures of every ranking under their names on the wire."""
-    return {
-        "precisionAtK": scores.precision,
-        "recallAtK": scores.recall,
-        "reciprocalRankAtK": scores.reciprocal_rank,
-        "averagePrecisionAtK": scores.average_precision,
-        "ndcgAtK": scores.ndcg,
-    }
-
-
-def averages(figures: Mapping[Metric, Sequence[float | None]]) -> tuple[dict[Metric, Number | None], dict[Metric, int]]:
-    """Return the macro average of each metric, None where no query defines it, and how many queries define it."""
-    means = {name: metrics.mean(values) for name, values in figures.items()}
-    return (
-        {name: number(mean) for name, (mean, _) in means.items()},
-        {name: count for name, (_, count) in means.items()},
-    )
 
 
 class Side(NamedTuple):

@@ -17,28 +17,6 @@ CLOSED: Final = ConfigDict(extra="forbid")
 Count = Annotated[int, Field(ge=0, le=EXACT_INTEGERS - 1)]
 
 
-@with_config(CLOSED)
-class Averages(TypedDict):
-    """The macro average of each metric of supplied rankings, null where it is defined for no query."""
-
-    precisionAtK: float | None
-    recallAtK: float | None
-    reciprocalRankAtK: float | None
-    averagePrecisionAtK: float | None
-    ndcgAtK: float | None
-
-
-@with_config(CLOSED)
-class DefinedQueryCounts(TypedDict):
-    """Over how many queries each macro average is taken."""
-
-    precisionAtK: Count
-    recallAtK: Count
-    reciprocalRankAtK: Count
-    averagePrecisionAtK: Count
-    ndcgAtK: Count
-
-
 # TIES_CUT is said of tie bounds alone.
 EvidenceReason = Literal[
     Reason.PARTIAL_SCAN,

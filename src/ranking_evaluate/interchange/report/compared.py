@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 from ranking_evaluate.interchange.report.model import Comparison, Pair, Test, Value, figure, p_value
+from ranking_evaluate.operations.figures import Metric
 from ranking_evaluate.operations.ranking_compare import (
     AvailableTest,
     DecidingTest,
@@ -14,7 +15,6 @@ from ranking_evaluate.operations.ranking_compare import (
     UnavailableTest,
     Verdict,
 )
-from ranking_evaluate.operations.rankings import Metric
 
 TestName: TypeAlias = DecidingTest | Literal["signTest"]
 

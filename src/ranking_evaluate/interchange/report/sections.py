@@ -17,8 +17,8 @@ from ranking_evaluate.operations import (
     ranking_compare,
     ranking_evaluate,
 )
+from ranking_evaluate.operations.figures import LABELS
 from ranking_evaluate.operations.measurement import AGGREGATES
-from ranking_evaluate.operations.rankings import Metric
 from ranking_evaluate.operations.results import (
     Available,
     AvailableMean,
@@ -31,13 +31,6 @@ from ranking_evaluate.operations.results import (
 )
 
 # Names on the wire and for people, in the order in which they are shown.
-_GRADED: Final[Mapping[Metric, str]] = {
-    "ndcgAtK": "NDCG",
-    "averagePrecisionAtK": "AP",
-    "reciprocalRankAtK": "RR",
-    "precisionAtK": "Precision",
-    "recallAtK": "Recall",
-}
 _STRICT: Final[Mapping[MetricName, str]] = {
     "ndcg": "NDCG",
     "reciprocalRank": "RR",
@@ -70,7 +63,7 @@ def _graded(head: Head, result: ranking_evaluate.Result) -> Section:
         Query(
             f"{head.anchor}-q{number}",
             query["id"],
-            [Value(query[name]) for name in _GRADED],
+            [Value(query[name]) for name in LABELS],
             [
                 Cell(item["rank"], item["id"], item["grade"], _level(item["grade"], highest), item["relevant"])
                 for item in query["ranking"]
@@ -83,10 +76,10 @@ def _graded(head: Head, result: ranking_evaluate.Result) -> Section:
     return Section(
         head=head,
         facts=[("k", str(k)), ("queries", str(count))],
-        metrics=[f"{label}@{k}" for label in _GRADED.values()],
+        metrics=[f"{label}@{k}" for label in LABELS.values()],
         tiles=[
             Tile(f"{label}@{k}", Value(result["macro"][name]), _mean_of(result["definedQueryCounts"][name], count))
-            for name, label in _GRADED.items()
+            for name, label in LABELS.items()
         ],
         queries=queries,
         legend=_legend(queries, highest),
@@ -182,7 +175,7 @@ def _first_usable(head: Head, result: first_usable_rank.Result) -> Section:
 
 
 def _compared(head: Head, result: ranking_compare.Result) -> Section:
-    labels = {name: f"{label}@{result['k']}" for name, label in _GRADED.items()}
+    labels = {name: f"{label}@{result['k']}" for name, label in LABELS.items()}
     label = labels[result["metric"]]
     count, defined = result["queryCount"], result["paired"]["definedQueryCount"]
     return Section(
