@@ -1,4 +1,4 @@
-"""Money moves once and nobody is asked to pay again, with two processes on one database and after a process is killed."""
+"""Money moves once and nobody pays again, with two processes on one database and after a process is killed."""
 
 from __future__ import annotations
 
