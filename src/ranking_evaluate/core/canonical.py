@@ -53,14 +53,14 @@ def ecmascript(x: float) -> str:
 
 def number(x: float | None) -> Number | None:
     """Return what orjson must be given so that it writes the finite number `x` as ECMAScript does; None stays None."""
-    if x is None or (isinstance(x, int) and -EXACT_INTEGERS <= x <= EXACT_INTEGERS):
+    if type(x) is float:
+        # Most figures are neither whole nor tiny.
+        if not x.is_integer():
+            # orjson writes one decade with an exponent, ECMAScript without.
+            return orjson.Fragment(ecmascript(x)) if x < 1e-5 and 1e-6 <= abs(x) < 1e-5 else x
+        return int(x) if -EXACT_INTEGERS < x < EXACT_INTEGERS else orjson.Fragment(ecmascript(x))
+    if x is None or -EXACT_INTEGERS <= x <= EXACT_INTEGERS:
         return x
-    if isinstance(x, float) and abs(x) < EXACT_INTEGERS:
-        if x.is_integer():
-            return int(x)
-        # Below this orjson writes one decade with an exponent, ECMAScript without.
-        if abs(x) >= 1e-5:
-            return x
     return orjson.Fragment(ecmascript(float(x)))
 
 

@@ -78,8 +78,8 @@ def randomization(differences: Sequence[int]) -> float:
     if reached <= 0:
         return 1.0
     # Each pattern is one of the first half with one of the second; in the sorted sums of the second, those that make it
-    # extreme lie from one place on, and their mirror images are as many. Looking at each pattern takes 9 ms for 16 pairs,
-    # this 0.1 ms; a comparison of 16 queries takes 1.3 ms in all.
+    # extreme lie from one place on, and their mirror images are as many. Looking at each pattern of 16 pairs takes
+    # 9 ms, this 0.1 ms; all of a comparison of 16 queries takes 1.3 ms.
     first, second = _signed_sums(differences[: count // 2]), sorted(_signed_sums(differences[count // 2 :]))
     positive = sum(len(second) - bisect_left(second, reached - total) for total in first)
     return _probability(2 * positive, count)
