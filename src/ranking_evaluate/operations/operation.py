@@ -138,8 +138,9 @@ class Operation(Generic[Input]):
         """
         if self.precheck is not None and isinstance(value, dict):
             self.precheck(value)
-        check(self.adapter, value)
-        accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
+        completed = {**self.defaults, **value} if isinstance(value, dict) else value
+        check(self.adapter, completed)
+        accepted = cast("Input", completed)
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
             raise _invalid_input(violations, len(violations))
         return accepted
