@@ -748,9 +748,9 @@ def test_an_expired_challenge_buys_nothing(stage: Stage) -> None:
 
 
 def test_a_challenge_of_another_key_is_a_mismatch(stage: Stage) -> None:
-    shopper, other = stage.shopper(), stage.shopper()
+    shopper, other, spent = stage.shopper(), stage.shopper(), stage.spent
     with stage.moving(0):
-        for credential in (other.sign(), stage.spent):
+        for credential in (other.sign(), spent):
             assert told(shopper.post(credential)) == (400, "PAYMENT_IDENTIFIER_MISMATCH")
     assert shopper.state() is None
 
