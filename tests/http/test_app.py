@@ -283,11 +283,18 @@ async def test_a_bug_outside_the_routes_is_told_of_once(
 ) -> None:
     monkeypatch.setattr(CORSMiddleware, "simple_response", broken)
     answer = await service.client.get("/healthz")
-    assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+    check_problem(answer, 500, "INTERNAL")
     assert "canary" not in answer.text
-    errors = [line for line in logs().splitlines() if json.loads(line)["level"] == "error"]
-    assert len(errors) == 1
-    assert "canary" not in errors[0]
+    error, request = logs().splitlines()
+    assert json.loads(error)["level"] == "error"
+    assert "canary" not in error
+    assert (json.loads(request)["status"], json.loads(request)["code"]) == (500, "INTERNAL")
+
+
+@pytest.mark.parametrize("path", [PATH, "/llms.txt", "/healthz", "/v1/attempts"])
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_a_line_break_after_a_path_is_another_path(service: Service, method: str, path: str) -> None:
+    check_problem(await service.client.request(method, f"{path}%0A"), 404, "NOT_FOUND")
 
 
 async def test_a_caller_that_leaves_is_no_bug(

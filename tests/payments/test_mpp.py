@@ -656,6 +656,26 @@ async def test_a_send_that_was_made_stays_made() -> None:
     assert transport.send_made
 
 
+async def test_a_question_that_found_no_connection_leaves_a_send_made() -> None:
+    asked, sent = asyncio.Event(), asyncio.Event()
+
+    class Node(StandIn):
+        async def call(self, method: str, url: str, body: bytes | None = None, *_: Any) -> Answer:
+            if b"send" in (body or b""):
+                sent.set()
+                raise Late("slow")
+            asked.set()
+            await sent.wait()
+            raise NotConnected("refused")
+
+    transport = NodeTransport(Node(), "http://node.example")
+    question = asyncio.create_task(send_through(transport, "eth_getTransactionReceipt"))
+    await asked.wait()
+    await send_through(transport, "eth_sendRawTransactionSync")
+    await question
+    assert transport.send_made
+
+
 # Rotation
 
 

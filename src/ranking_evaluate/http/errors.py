@@ -32,7 +32,7 @@ def answer_bug(request: Request, error: Exception) -> Response:
 
 
 def guarded(handler: Handler) -> Handler:
-    """Return a route's handler that answers its own bugs.
+    """Return a route's handler that answers its own bugs, within CORS; the middleware answers what breaks outside.
 
     An exception handler for `Exception` is too far out for that. Starlette runs it outside all middleware, so that its
     answer lacks our headers and those of CORS, and raises the error again, for which uvicorn closes the connection.
@@ -72,11 +72,6 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
     return answer_refusal(request, refused)
 
 
-async def _on_bug(request: Request, error: Exception) -> Response:
-    """Answer a bug outside the routes; the server says nothing more of the error that Starlette then raises again."""
-    return answer_bug(request, error)
-
-
 async def _on_disconnect(request: Request, error: ClientDisconnect) -> None:
     """Answer nothing: nobody is there."""
     telemetry.logger().info("client disconnected")
@@ -86,6 +81,5 @@ HANDLERS: Final[dict[int | type[Exception], Any]] = {
     ServiceError: _on_service_error,
     HTTPException: _on_http_exception,
     ClientDisconnect: _on_disconnect,
-    Exception: _on_bug,
 }
 """The exception handlers of the application; Starlette's type for them knows neither an error's class nor None."""

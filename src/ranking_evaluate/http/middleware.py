@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 import structlog
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ranking_evaluate import telemetry
+from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.http.dependencies import Parts
+from ranking_evaluate.http.errors import answer_bug, answer_refusal
 from ranking_evaluate.http.responses import common_headers, new_request_id
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -49,7 +52,17 @@ class Envelope:
         # Servers run each request in a context of its own, so what is bound here ends with it.
         structlog.contextvars.bind_contextvars(request_id=request_id)
         try:
+            if path.endswith("\n"):
+                # The patterns of Starlette's routes end in `$`, which also matches before a line break at the end.
+                refused = answer_refusal(Request(scope), NotFound("NOT_FOUND", "No such route."))
+                await refused(scope, receive, send_with_headers)
+                return
             await self.app(scope, receive, send_with_headers)
+        except Exception as error:  # noqa: BLE001 - a bug outside the routes, or while an answer is being sent.
+            answer = answer_bug(Request(scope), error)
+            # An answer that has begun cannot be taken back; the server then ends the connection.
+            if not told.status:
+                await answer(scope, receive, send_with_headers)
         finally:
             # The router leaves its route in the scope; a path that has none is the caller's own text.
             told.route = path if protocol else getattr(scope.get("route"), "path", None)

@@ -22,8 +22,8 @@ KEEP_ALIVE: Final = 4.0
 MAX_HEADER_BYTES: Final = 65_536
 """How long one header line of an answer may be."""
 
-NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-"""What aiohttp raises while it has no connection: not a byte of the call was sent."""
+NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnicodeError)
+"""What aiohttp raises while it has no connection, the last one for a host that no name service can look up."""
 
 
 class ProviderError(Exception):
@@ -139,7 +139,7 @@ class ProviderClient:
         return aiohttp.ClientSession(
             connector=connector,
             headers={**self._headers, "accept-encoding": "identity", "user-agent": f"ranking-evaluate/{VERSION}"},
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT),
+            timeout=aiohttp.ClientTimeout(total=None, connect=min(CONNECT_TIMEOUT, 0.9 * self._seconds)),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,

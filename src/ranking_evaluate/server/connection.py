@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import httptools
 import uvicorn
@@ -26,6 +27,10 @@ from ranking_evaluate.server.refusals import Refusal, Refusals, Scope, not_http
 
 MakeRefusal: TypeAlias = Callable[[Limits, Scope | None], Refusal]
 """One method of `Refusals`."""
+
+_SILENT: Final = logging.getLogger(f"{__name__}.silent")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -54,6 +59,8 @@ class BoundedConnection(HttpToolsProtocol):
         idle_connections: dict[BoundedConnection, None],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        # What goes wrong within an answer is logged by the application, and what is not HTTP is counted.
+        self.logger = _SILENT
         self._limits = limits
         self._refusals = refusals
         self._idle_connections = idle_connections

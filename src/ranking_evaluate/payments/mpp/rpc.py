@@ -16,8 +16,8 @@ SEND_METHOD: Final = b"eth_sendRawTransaction"
 class NodeTransport(httpx.AsyncBaseTransport):
     """Carries the SDK's calls over the strict client, and knows whether a transaction was sent.
 
-    `send_made` turns true before the first byte can leave, so that a cancellation or a crash in between counts as sent,
-    and back only when no connection came about.
+    A send counts before its first byte can leave, so that a cancellation or a crash in between counts as sent. It counts
+    no longer only when no connection came about for it.
 
     Args:
         client: What makes the calls.
@@ -27,17 +27,22 @@ class NodeTransport(httpx.AsyncBaseTransport):
     def __init__(self, client: ProviderClient, url: str) -> None:
         self._client = client
         self._url = url
-        self.send_made = False
+        self._sends = 0
+
+    @property
+    def send_made(self) -> bool:
+        """Whether a transaction was sent, or may have been."""
+        return self._sends > 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Make one call; what goes wrong is raised as the httpx error by which the SDK tells it."""
         body = await request.aread()
-        made_before = self.send_made
-        self.send_made = made_before or SEND_METHOD in body
+        is_send = SEND_METHOD in body
+        self._sends += is_send
         try:
             status, content = await self._client.call("POST", self._url, body)
         except NotConnected as error:
-            self.send_made = made_before
+            self._sends -= is_send
             raise httpx.ConnectError(str(error)) from error
         except Late as error:
             raise httpx.ReadTimeout(str(error)) from error
