@@ -136,10 +136,12 @@ class Operation(Generic[Input]):
         Raises:
             OperationError: INVALID_INPUT with the broken places, or a code of the precheck.
         """
-        if self.precheck is not None and isinstance(value, dict):
-            self.precheck(value)
-        check(self.adapter, value)
-        accepted = cast("Input", {**self.defaults, **cast("dict[str, JsonValue]", value)})
+        # Defaults first: a refusal names every place of an input that is small with them.
+        completed = {**self.defaults, **value} if isinstance(value, dict) else value
+        if self.precheck is not None and isinstance(completed, dict):
+            self.precheck(completed)
+        check(self.adapter, completed)
+        accepted = cast("Input", completed)
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
             raise _invalid_input(violations, len(violations))
         return accepted
