@@ -1,4 +1,7 @@
-"""Every `http` row of the hostile cases, over raw sockets against the served process."""
+"""The served process answers every `http` row of `hostile-http.jsonl` as the row says, over raw sockets.
+
+Each row says in `source` who sends such a request, or which standard describes it.
+"""
 
 from __future__ import annotations
 
@@ -122,10 +125,15 @@ RAW: Final[dict[str, bytes]] = {
 """The rows that one request of fixed bytes makes."""
 
 SLOW: Final = {"H25", "H46"}
-"""The rows whose answer is a deadline; `test_slow_callers.py` has H46."""
+"""The rows whose answer is a deadline: `test_slow_callers.py` tests both."""
 
 SIGNED: Final = {"H55", "H62", "H63", "H65", "H66", "H67", "H68", "H69", "H70", "H71", "H72"}
 """The rows that need a credential, below."""
+
+
+def named(row: str) -> str:
+    """Return the name of a row's test: its id, and its request in words."""
+    return f"{row}: {ROWS[row]['request']}"
 
 
 def check(row: str, answer: Answer) -> None:
@@ -147,35 +155,35 @@ def test_every_row_is_tried() -> None:
     assert set(RAW) | SIGNED | SLOW == set(ROWS)
 
 
-@pytest.mark.parametrize("row", sorted(set(RAW) - SLOW))
+@pytest.mark.parametrize("row", sorted(set(RAW) - SLOW), ids=named)
 def test_a_row_of_fixed_bytes(service: Service, row: str) -> None:
     started = time.monotonic()
     check(row, service.send(RAW[row]))
     assert time.monotonic() - started < 5
 
 
-def test_h39_the_trailing_slash_is_not_found(service: Service) -> None:
+def test_a_trailing_slash_is_not_found(service: Service) -> None:
     assert service.send(RAW["H39"]).code == "NOT_FOUND"
 
 
-def test_h44_the_connection_of_http_1_0_is_closed(service: Service) -> None:
+def test_a_connection_of_http_1_0_is_closed(service: Service) -> None:
     assert service.send(RAW["H44"]).closed
 
 
-def test_h42_and_h43_the_resource_is_the_configured_one(service: Service) -> None:
+def test_the_resource_is_the_configured_one_whatever_host_is_named(service: Service) -> None:
     for row in ("H42", "H43"):
         challenge = decoded(service.send(RAW[row]).headers["payment-required"])
         assert challenge["resource"]["url"] == service.origin + PATH
 
 
-def test_h48_the_preflight_names_the_headers(service: Service) -> None:
+def test_the_preflight_names_the_payment_headers(service: Service) -> None:
     answer = service.send(RAW["H48"])
     allowed = answer.headers["access-control-allow-headers"].lower()
     assert answer.headers["access-control-allow-origin"] == "*"
     assert {"idempotency-key", "payment-signature", "authorization"} <= {name.strip() for name in allowed.split(",")}
 
 
-def test_h36_a_long_head_is_cut_off_while_it_arrives(service: Service) -> None:
+def test_a_long_head_is_refused_while_it_arrives(service: Service) -> None:
     """The answer comes before the whole head: it is never kept."""
     with service.connect() as connection:
         connection.sendall(RAW["H36"][:300_000])
@@ -184,7 +192,7 @@ def test_h36_a_long_head_is_cut_off_while_it_arrives(service: Service) -> None:
     assert answer.headers["connection"] == "close"
 
 
-@pytest.mark.parametrize("row", ["H24", "H36"])
+@pytest.mark.parametrize("row", ["H24", "H36"], ids=named)
 def test_what_is_too_long_is_refused_in_pieces_too(service: Service, row: str) -> None:
     with service.connect() as connection:
         for start in range(0, len(RAW[row]), 7_000):
@@ -233,7 +241,7 @@ CHANGES: Final[list[tuple[str, str, Callable[[Payload], object]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("row", "what", "change"), CHANGES)
+@pytest.mark.parametrize(("row", "what", "change"), CHANGES, ids=[f"{row}: {what}" for row, what, _ in CHANGES])
 def test_a_changed_x402_credential(
     place: Neighbourhood,
     service: Service,
@@ -248,7 +256,7 @@ def test_a_changed_x402_credential(
     assert not place.facilitator.attempts
 
 
-def test_h68_and_h69_one_authorization_buys_one_answer(
+def test_one_authorization_buys_one_answer(
     place: Neighbourhood, service: Service, paid_for: Callable[[], tuple[str, Payload]]
 ) -> None:
     key, payload = paid_for()
@@ -283,7 +291,7 @@ def pay_mpp(service: Service, shopper: Shopper, challenge: str, key: str | None 
     return service.send(request(*lines, path=MPP_PATH, body=body))
 
 
-def test_h70_a_challenge_that_is_not_ours_for_this_is_refused(service: Service, shopper: Shopper) -> None:
+def test_a_challenge_with_another_realm_amount_expiry_or_digest_is_refused(service: Service, shopper: Shopper) -> None:
     ours = shopper.challenge()
     challenge = Challenge.from_www_authenticate(ours)
     dear = {**challenge.request, "amount": "1"}
@@ -299,11 +307,11 @@ def test_h70_a_challenge_that_is_not_ours_for_this_is_refused(service: Service, 
     check("H70", pay_mpp(service, shopper, ours, body=other_body))
 
 
-def test_h71_a_challenge_of_another_key_is_a_mismatch(service: Service, shopper: Shopper) -> None:
+def test_a_challenge_of_another_key_is_a_mismatch(service: Service, shopper: Shopper) -> None:
     check("H71", pay_mpp(service, shopper, shopper.challenge(), key=new_key()))
 
 
-def test_h72_a_hash_is_no_payment(service: Service, shopper: Shopper) -> None:
+def test_a_transaction_hash_is_no_payment(service: Service, shopper: Shopper) -> None:
     challenge = Challenge.from_www_authenticate(shopper.challenge())
     credential = mpp_buyer.present(challenge, {"type": "hash", "hash": "0x" + "11" * 32})
     lines = (HOST, JSON, f"Idempotency-Key: {shopper.key}", f"Authorization: {credential}")

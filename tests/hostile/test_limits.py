@@ -1,4 +1,4 @@
-"""Rates, caps and a store that cannot be written: what is refused costs nobody a payment."""
+"""Rates, caps and a store that cannot be written: a refused request never costs a payment."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def no_fault(place: Neighbourhood) -> Iterator[None]:
     place.facilitator.reset()
 
 
-def test_q23_over_the_request_rate_everything_gets_429_and_nothing_changes(place: Neighbourhood) -> None:
-    with place.running("q23", REQUEST_RATE="12/minute") as service, buyer(service) as shopper:
+def test_over_the_request_rate_everything_gets_429_and_nothing_changes(place: Neighbourhood) -> None:
+    with place.running("over-rate", REQUEST_RATE="12/minute") as service, buyer(service) as shopper:
         key = new_key()
         payload = shopper.sign(key)
         assert shopper.post(key, payload).status_code == 200
@@ -48,7 +48,7 @@ def test_q23_over_the_request_rate_everything_gets_429_and_nothing_changes(place
         assert shopper.client.get("/healthz").status_code == shopper.client.get("/readyz").status_code == 200
         assert (place.facilitator.moves, place.facilitator.verifications) == (moves, verifications)
         service.end()
-        again = place.service("q23")
+        again = place.service("over-rate")
         again.start()
         with buyer(again) as later:
             assert later.attempt(key) == before
@@ -77,8 +77,8 @@ def test_a_burst_of_payments_gets_429_and_loses_no_identity(place: Neighbourhood
         assert len(place.facilitator.moves) == 6
 
 
-def test_q24_a_429_while_a_payment_settles_keeps_its_identity(place: Neighbourhood) -> None:
-    with place.running("q24", REQUEST_RATE="4/2second") as service, buyer(service) as shopper:
+def test_a_payment_that_settles_while_its_client_gets_429_keeps_its_identity(place: Neighbourhood) -> None:
+    with place.running("limited", REQUEST_RATE="4/2second") as service, buyer(service) as shopper:
         key = new_key()
         payload = shopper.sign(key)
         place.facilitator.set(Fault.LATE)
@@ -149,13 +149,13 @@ def test_two_replicas_share_their_limits_and_live_on_without_redis(place: Neighb
             assert replica.metrics()["ranking_evaluate_rate_storage_failures_total"] == 1
 
 
-def test_q22_a_store_that_cannot_be_written_takes_no_payment(place: Neighbourhood) -> None:
-    folder = place.processes.directory / "q22"
+def test_a_store_that_cannot_be_written_takes_no_payment(place: Neighbourhood) -> None:
+    folder = place.processes.directory / "unwritable"
     folder.mkdir()
-    with place.running("q22", DATABASE_URL=f"sqlite:///{folder}/a.db") as service, buyer(service) as shopper:
+    with place.running("unwritable", DATABASE_URL=f"sqlite:///{folder}/a.db") as service, buyer(service) as shopper:
         key = new_key()
         payload = shopper.sign(key)
-        moved = folder.rename(folder.with_name("q22-away"))
+        moved = folder.rename(folder.with_name("unwritable-away"))
         answer = shopper.post(key, payload)
         assert (answer.status_code, answer.json()["code"]) == (503, "STATE_UNAVAILABLE")
         assert answer.headers["retry-after"]
@@ -166,8 +166,8 @@ def test_q22_a_store_that_cannot_be_written_takes_no_payment(place: Neighbourhoo
         assert shopper.post(key, payload).status_code == 200
 
 
-def test_q26_a_signal_while_settling_is_waited_for(place: Neighbourhood) -> None:
-    with place.running("q26") as service, buyer(service) as shopper:
+def test_a_service_that_is_told_to_end_answers_the_payment_under_way(place: Neighbourhood) -> None:
+    with place.running("ending") as service, buyer(service) as shopper:
         key = new_key()
         payload = shopper.sign(key)
         place.facilitator.set(Fault.LATE)

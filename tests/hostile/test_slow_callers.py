@@ -69,8 +69,8 @@ def seen(service: Service) -> Seen:
     slow = [Slow("head", head, b"X-Filler-Of-Heads: abcdefgh\r\n") for _ in range(EACH)]
     body = request(*GOOD, "Content-Length: 1000", body=b"{")
     slow += [Slow("body", body, b" ") for _ in range(EACH)]
-    slow.append(Slow("H46", b"POST /v1/x402/rank"))
-    slow.append(Slow("H25", request(*GOOD, "Content-Length: 2", body=b"{")))
+    slow.append(Slow("half a request line", b"POST /v1/x402/rank"))
+    slow.append(Slow("half a short body", request(*GOOD, "Content-Length: 2", body=b"{")))
     slow.append(Slow("mute", b""))
     slow.append(Slow("idle", request(HOST, method="GET", path="/healthz", body=b"")))
     slow.append(Slow("blank", b"\r\n", b"\r\n"))
@@ -107,7 +107,9 @@ def test_200_slow_connections_do_not_stop_a_normal_caller(seen: Seen) -> None:
     assert max(seen.waits) < 1
 
 
-@pytest.mark.parametrize("what", ["head", "body", "H46", "H25", "mute", "idle", "blank", "unread body"])
+@pytest.mark.parametrize(
+    "what", ["head", "body", "half a request line", "half a short body", "mute", "idle", "blank", "unread body"]
+)
 def test_each_slow_connection_is_closed_within_15_seconds(seen: Seen, what: str) -> None:
     ours = [one for one in seen.slow if one.what == what]
     for one in ours:
@@ -117,7 +119,7 @@ def test_each_slow_connection_is_closed_within_15_seconds(seen: Seen, what: str)
 
 def test_a_slow_body_is_told_why(seen: Seen) -> None:
     for one in seen.slow:
-        if one.what in {"body", "H25"}:
+        if one.what in {"body", "half a short body"}:
             assert one.received.startswith(b"HTTP/1.1 408 ")
             assert b'"code":"REQUEST_TIMEOUT"' in one.received
 

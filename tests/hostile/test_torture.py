@@ -14,8 +14,8 @@ from tests.hostile.torture import BODIES, soak, torture
 ROWS: Final = [json.loads(text) for text in BODIES.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
-def test_every_hostile_body_is_answered_as_said(service: Service, row: dict[str, Any]) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=[f"{row['id']}: {row['why']}" for row in ROWS])
+def test_every_hostile_body_gets_the_status_and_code_of_its_row(service: Service, row: dict[str, Any]) -> None:
     body = base64.b64decode(row["bodyBase64"])
     for path in (PATH, MPP_PATH):
         answer = service.send(request(HOST, JSON, f"Idempotency-Key: {KEY}", path=path, body=body))

@@ -1,4 +1,4 @@
-"""Mutated bodies and credentials, and many requests, against a served process; by itself for the long figures.
+"""Send mutated bodies and credentials, and many requests, to a served process. For long runs, start the module itself:
 
     python -m tests.hostile.torture --mutations 100000 --requests 100000
 

@@ -1,4 +1,4 @@
-"""Routes, rates and the headers of every answer; what the framework would say by itself never leaves."""
+"""Routes, rates and the headers of every answer; the service replaces the framework's own error answers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_a_challenge_is_kept_by_nobody(service: Service) -> None:
     "path",
     ["/", "/v1", PATH + "/", PATH + "/x", "/v1/other/ranking-evaluate", "/v1/scripted/none", "//v1/attempts", "/docs"],
 )
-async def test_h39_what_is_not_there_is_404_and_never_a_redirect(service: Service, path: str) -> None:
+async def test_an_unknown_path_is_an_error_and_never_a_redirect(service: Service, path: str) -> None:
     answer = await service.client.post(path, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
     assert answer.status_code in {404, 405}
     assert "location" not in answer.headers
@@ -82,7 +82,7 @@ async def test_h39_what_is_not_there_is_404_and_never_a_redirect(service: Servic
         check_problem(answer, 404, "NOT_FOUND")
 
 
-async def test_h39_a_trailing_slash_is_404(service: Service) -> None:
+async def test_a_trailing_slash_is_404(service: Service) -> None:
     check_problem(await service.post(path=PATH + "/"), 404, "NOT_FOUND")
 
 
@@ -118,7 +118,7 @@ async def test_a_client_over_its_rate_waits_and_another_does_not(start: Start) -
         assert answer.status_code == 402
 
 
-async def test_q24_a_client_that_was_limited_while_it_paid_still_gets_what_it_paid_for(start: Start) -> None:
+async def test_a_client_that_was_limited_while_it_paid_still_gets_what_it_paid_for(start: Start) -> None:
     service = await start(Options(request_rate="1/second"))
     held: asyncio.Future[Settlement] = asyncio.get_running_loop().create_future()
     service.protocol.settler = lambda signed, offer: held
@@ -183,7 +183,7 @@ def listed(answer: httpx.Response, header: str) -> set[str]:
     return {name.strip().lower() for name in answer.headers[header].split(",")}
 
 
-async def test_h48_any_origin_may_send_what_a_payment_needs(service: Service) -> None:
+async def test_any_origin_may_send_the_headers_that_a_payment_needs(service: Service) -> None:
     answer = await service.client.options(PATH, headers=PREFLIGHT)
     assert answer.status_code in {200, 204}
     assert answer.headers["access-control-allow-origin"] == "*"

@@ -1,4 +1,4 @@
-"""The service as `serve` runs it, spoken to over a bare socket: what no HTTP client would send."""
+"""The tests send what no HTTP client would send, over a bare socket, to the service as `serve` runs it."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def test_the_plain_request_gets_its_challenge(port: int) -> None:
     assert "server:" not in answer.text.lower()
 
 
-def test_h23_a_size_that_is_only_announced_is_refused_at_once(port: int) -> None:
+def test_a_size_that_is_only_announced_is_refused_at_once(port: int) -> None:
     started = time.monotonic()
     answer = speak(port, request(*GOOD, "Content-Length: 1000000000", body=b""))
     assert (answer.status, '"INPUT_LIMIT"' in answer.text) == (413, True)
     assert time.monotonic() - started < 1
 
 
-def test_h24_a_body_of_single_bytes_is_cut_at_the_limit(port: int) -> None:
+def test_a_body_of_single_bytes_is_cut_at_the_limit(port: int) -> None:
     chunks = b"1\r\nx\r\n" * 131_073 + b"0\r\n\r\n"
     answer = speak(port, request(*GOOD, "Transfer-Encoding: chunked", body=b""), chunks, patience=10)
     assert (answer.status, '"INPUT_LIMIT"' in answer.text) == (413, True)
@@ -123,13 +123,13 @@ def test_a_chunked_body_within_the_limit_is_read(port: int) -> None:
 @pytest.mark.parametrize(
     ("case", "sent"),
     [
-        ("H27", request(*GOOD, "Content-Length: 2", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")),
-        ("H28", request(*GOOD, LENGTH, "Content-Length: 3")),
-        ("H29", request(*GOOD, "Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n")),
-        ("H31", request(*GOOD, LENGTH, end="\n")),
-        ("H32", request(*GOOD, LENGTH, "X-Folded: a", "  b")),
-        ("H34", request(*GOOD, LENGTH, "X-Split: a\rX-Injected: b")),
-        ("H35", request(*GOOD, "Transfer-Encoding: chunked", body=b"FFFFFFFFFFFFFFFFF\r\n")),
+        ("length and chunks", request(*GOOD, "Content-Length: 2", "Transfer-Encoding: chunked", body=b"0\r\n\r\n")),
+        ("two lengths", request(*GOOD, LENGTH, "Content-Length: 3")),
+        ("chunked within another coding", request(*GOOD, "Transfer-Encoding: chunked, identity", body=b"0\r\n\r\n")),
+        ("bare LF", request(*GOOD, LENGTH, end="\n")),
+        ("folded header", request(*GOOD, LENGTH, "X-Folded: a", "  b")),
+        ("bare CR", request(*GOOD, LENGTH, "X-Split: a\rX-Injected: b")),
+        ("chunk size beyond 64 bits", request(*GOOD, "Transfer-Encoding: chunked", body=b"FFFFFFFFFFFFFFFFF\r\n")),
         ("length not a number", request(*GOOD, "Content-Length: \xb2")),
         ("length of many digits", request(*GOOD, "Content-Length: " + "9" * 5000)),
         ("negative length", request(*GOOD, "Content-Length: -1")),
@@ -141,7 +141,7 @@ def test_smuggling_shapes_are_refused_by_the_parser(port: int, case: str, sent: 
     assert '"PAYMENT' not in answer.text
 
 
-def test_h36_a_credential_of_a_megabyte_is_refused(port: int) -> None:
+def test_a_credential_of_a_megabyte_is_refused(port: int) -> None:
     answer = speak(port, request(*GOOD, LENGTH, "PAYMENT-SIGNATURE: " + "A" * 1_000_000), patience=10)
     assert (answer.status, '"HEADER_INVALID"' in answer.text) == (400, True)
 
@@ -149,9 +149,9 @@ def test_h36_a_credential_of_a_megabyte_is_refused(port: int) -> None:
 @pytest.mark.parametrize(
     ("case", "sent"),
     [
-        ("H42", request(*GOOD, LENGTH, head=f"POST http://evil.example{PATH} HTTP/1.1")),
-        ("H43", request("Host: evil.example", *GOOD[1:], LENGTH, "X-Forwarded-Host: evil.example")),
-        ("H44", request(*GOOD[1:], LENGTH, head=f"POST {PATH} HTTP/1.0")),
+        ("absolute target", request(*GOOD, LENGTH, head=f"POST http://evil.example{PATH} HTTP/1.1")),
+        ("other host", request("Host: evil.example", *GOOD[1:], LENGTH, "X-Forwarded-Host: evil.example")),
+        ("no host", request(*GOOD[1:], LENGTH, head=f"POST {PATH} HTTP/1.0")),
     ],
 )
 def test_the_challenge_is_the_configured_origins_whatever_host_is_named(port: int, case: str, sent: bytes) -> None:
@@ -161,7 +161,7 @@ def test_the_challenge_is_the_configured_origins_whatever_host_is_named(port: in
     assert "evil" not in answer.text
 
 
-def test_h05_a_key_of_other_bytes_is_invalid(port: int) -> None:
+def test_a_key_that_is_not_ascii_is_invalid(port: int) -> None:
     answer = speak(port, request(*GOOD[:2], "Idempotency-Key: " + "\xe9" * 16, LENGTH))
     assert (answer.status, '"IDEMPOTENCY_KEY_INVALID"' in answer.text) == (400, True)
 

@@ -43,7 +43,7 @@ def tab() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def protocol(sandbox: Sandbox) -> FundedProtocol:
+def funded(sandbox: Sandbox) -> FundedProtocol:
     return next(funded for funded in sandbox.protocols if funded.protocol == "x402")
 
 

@@ -171,9 +171,7 @@ def test_a_402_is_the_payment_required_object_and_a_problem(
         {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "Forwarded": "host=evil.example"},
     ],
 )
-def test_h42_h43_the_resource_never_comes_from_a_header(
-    sandbox: Sandbox, buyer: Buyer, headers: dict[str, str]
-) -> None:
+def test_the_resource_never_comes_from_a_header(sandbox: Sandbox, buyer: Buyer, headers: dict[str, str]) -> None:
     answer = buyer.post(new_key(), headers=headers)
     assert decoded(answer.headers["payment-required"])["resource"]["url"] == sandbox.origin + PATH
     assert "evil" not in answer.text
@@ -215,25 +213,25 @@ MISMATCH = (400, "PAYMENT_IDENTIFIER_MISMATCH")
 NOW = int(time.time())
 
 WRONG: list[tuple[str, Any, tuple[int, str]]] = [
-    ("H62 amount", put("accepted", "amount", value="9999"), REJECTED),
-    ("H62 recipient", put("accepted", "payTo", value=OTHER), REJECTED),
-    ("H62 network", put("accepted", "network", value="eip155:8453"), REJECTED),
-    ("H62 asset", put("accepted", "asset", value=OTHER), REJECTED),
+    ("accepted amount", put("accepted", "amount", value="9999"), REJECTED),
+    ("accepted recipient", put("accepted", "payTo", value=OTHER), REJECTED),
+    ("accepted network", put("accepted", "network", value="eip155:8453"), REJECTED),
+    ("accepted asset", put("accepted", "asset", value=OTHER), REJECTED),
     ("scheme", put("accepted", "scheme", value="upto"), REJECTED),
     ("timeout", put("accepted", "maxTimeoutSeconds", value=6000), REJECTED),
     ("domain", put("accepted", "extra", "name", value="Other Dollar"), REJECTED),
-    ("H63", authorization("value", "10001"), REJECTED),
+    ("over-pay", authorization("value", "10001"), REJECTED),
     ("under-pay", authorization("value", "9999"), REJECTED),
     ("recipient", authorization("to", OTHER), REJECTED),
-    ("H65", authorization("validBefore", str(NOW - 60)), REJECTED),
+    ("expired", authorization("validBefore", str(NOW - 60)), REJECTED),
     ("about to expire", authorization("validBefore", str(NOW + 5)), REJECTED),
-    ("H66", authorization("validBefore", str(2**256 - 1)), REJECTED),
+    ("valid for ever", authorization("validBefore", str(2**256 - 1)), REJECTED),
     ("valid for too long", authorization("validBefore", str(NOW + 3600)), REJECTED),
     ("not valid yet", authorization("validAfter", str(NOW + 3600)), REJECTED),
-    ("H67 hexadecimal", authorization("value", "0x2710"), REJECTED),
-    ("H67 exponent", authorization("value", "1e4"), REJECTED),
-    ("H67 space", authorization("value", " 10000"), REJECTED),
-    ("H67 number", authorization("value", 10000), REJECTED),
+    ("hexadecimal value", authorization("value", "0x2710"), REJECTED),
+    ("value with an exponent", authorization("value", "1e4"), REJECTED),
+    ("value with a space", authorization("value", " 10000"), REJECTED),
+    ("value as a number", authorization("value", 10000), REJECTED),
     ("leading zero", authorization("value", "010000"), REJECTED),
     ("other digits", authorization("value", "\u0661\u0660\u0660\u0660\u0660"), REJECTED),
     ("no payer", authorization("from", ...), REJECTED),
@@ -246,12 +244,12 @@ WRONG: list[tuple[str, Any, tuple[int, str]]] = [
     ("no authorization", put("payload", "authorization", value=...), REJECTED),
     ("another authorization beside it", put("payload", "permit2Authorization", value={}), REJECTED),
     ("a member more", authorization("v", "27"), REJECTED),
-    ("H55", put("extensions", "payment-identifier", value=...), MISMATCH),
+    ("no identifier", put("extensions", "payment-identifier", value=...), MISMATCH),
     ("no extensions", put("extensions", value=...), MISMATCH),
     ("another identifier", put("extensions", "payment-identifier", "info", "id", value="pay_" + "0" * 32), MISMATCH),
     ("identifier of another type", put("extensions", "payment-identifier", "info", "id", value=7), MISMATCH),
     ("extension of another type", put("extensions", "payment-identifier", value=[1]), MISMATCH),
-    ("H53b", put("x402Version", value=1), MALFORMED),
+    ("version 1", put("x402Version", value=1), MALFORMED),
     ("version 3", put("x402Version", value=3), MALFORMED),
     ("version as text", put("x402Version", value="2"), MALFORMED),
     ("no version", put("x402Version", value=...), MALFORMED),
@@ -284,7 +282,7 @@ def test_the_credential_that_all_these_were_made_of_is_good(buyer: Buyer, books:
 @pytest.mark.parametrize(
     ("case", "header"),
     [
-        ("H50", encoded("[]")),
+        ("a list", encoded("[]")),
         ("no base64", "%%%"),
         ("base64url", encoded("????????>>>").replace("/", "_").replace("+", "-") + "_-"),
         ("white space", encoded("{}") + " " + encoded("{}")),
@@ -304,7 +302,7 @@ def test_garbage_is_malformed(buyer: Buyer, books: Books, case: str, header: str
     assert books.moved == 0
 
 
-def test_h51_duplicate_members_are_malformed(buyer: Buyer, books: Books) -> None:
+def test_duplicate_members_are_malformed(buyer: Buyer, books: Books) -> None:
     key = new_key()
     text = json.dumps(buyer.sign(key))
     doubled = text.replace('"value": "10000"', '"value": "1", "value": "10000"')
@@ -314,7 +312,7 @@ def test_h51_duplicate_members_are_malformed(buyer: Buyer, books: Books) -> None
     assert books.moved == 0
 
 
-def test_h53_a_header_of_version_1_is_no_credential(buyer: Buyer, books: Books) -> None:
+def test_the_header_of_x402_version_1_is_no_credential(buyer: Buyer, books: Books) -> None:
     key = new_key()
     answer = buyer.post(key, headers={"X-PAYMENT": encoded(buyer.sign(key))})
     assert (answer.status_code, answer.json()["code"]) == (402, "PAYMENT_REQUIRED")
@@ -371,18 +369,18 @@ def test_a_paid_credential_buys_nothing_else(buyer: Buyer, books: Books) -> None
     assert buyer.post(key, good).status_code == 200
     lower, upper = good["payload"]["authorization"]["from"].lower(), good["payload"]["authorization"]["from"].upper()
     cases = {
-        "Q01": (buyer.post(key, good, body=OTHER_BODY), "IDEMPOTENCY_CONFLICT"),
-        "Q02": (buyer.post(other, relabelled(good, other)), "DUPLICATE_PROOF"),
-        "Q03": (buyer.post(other, relabelled(good, other), body=OTHER_BODY), "DUPLICATE_PROOF"),
-        "Q05": (buyer.post(key), "IDEMPOTENCY_CONFLICT"),
-        "Q06": (buyer.post(key, buyer.sign(key)), "IDEMPOTENCY_CONFLICT"),
+        "another body": (buyer.post(key, good, body=OTHER_BODY), "IDEMPOTENCY_CONFLICT"),
+        "another key": (buyer.post(other, relabelled(good, other)), "DUPLICATE_PROOF"),
+        "another key and body": (buyer.post(other, relabelled(good, other), body=OTHER_BODY), "DUPLICATE_PROOF"),
+        "no credential": (buyer.post(key), "IDEMPOTENCY_CONFLICT"),
+        "a new credential": (buyer.post(key, buyer.sign(key)), "IDEMPOTENCY_CONFLICT"),
     }
-    for name, payer in (("H68 lower", lower), ("H68 upper", "0x" + upper[2:])):
+    for name, payer in (("payer in lower case", lower), ("payer in upper case", "0x" + upper[2:])):
         dressed = changed(relabelled(good, other), authorization("from", payer))
         cases[name] = (buyer.post(other, dressed), "DUPLICATE_PROOF")
     for number, form in enumerate(signature_forms(good)):
-        cases[f"H69 {number}"] = (buyer.post(other, relabelled(form, other)), "DUPLICATE_PROOF")
-        cases[f"H69 {number}, same key"] = (buyer.post(key, form), "DUPLICATE_PROOF")
+        cases[f"signature form {number}"] = (buyer.post(other, relabelled(form, other)), "DUPLICATE_PROOF")
+        cases[f"signature form {number}, same key"] = (buyer.post(key, form), "DUPLICATE_PROOF")
     assert len(cases) > 15
     for name, (answer, code) in cases.items():
         assert (answer.status_code, answer.json()["code"]) == (409, code), name
@@ -405,7 +403,7 @@ def test_the_same_credential_in_other_base64_and_member_order_is_the_same(buyer:
 
 
 @pytest.mark.parametrize("header", ["", "%%%", encoded("{}"), encoded("[]")])
-def test_q27_a_garbled_credential_on_a_paid_key_gets_no_challenge(buyer: Buyer, header: str) -> None:
+def test_a_garbled_credential_on_a_paid_key_gets_no_challenge(buyer: Buyer, header: str) -> None:
     key = new_key()
     assert buyer.post(key, buyer.sign(key)).status_code == 200
     answer = buyer.post(key, headers={"PAYMENT-SIGNATURE": header})
@@ -413,7 +411,7 @@ def test_q27_a_garbled_credential_on_a_paid_key_gets_no_challenge(buyer: Buyer, 
     assert "payment-required" not in answer.headers
 
 
-def test_h58_h59_the_other_protocols_credential_is_refused(buyer: Buyer, books: Books) -> None:
+def test_a_credential_of_the_other_protocol_is_refused(buyer: Buyer, books: Books) -> None:
     key = new_key()
     for payload in (None, buyer.sign(key)):
         answer = buyer.post(key, payload, headers={"Authorization": "Payment eyJ9"})
@@ -426,7 +424,7 @@ def test_an_authorization_of_another_scheme_is_no_credential(buyer: Buyer) -> No
     assert (answer.status_code, answer.json()["code"]) == (402, "PAYMENT_REQUIRED")
 
 
-def test_q07_identical_resends_get_identical_bytes(buyer: Buyer, books: Books) -> None:
+def test_identical_resends_get_identical_bytes(buyer: Buyer, books: Books) -> None:
     key = new_key()
     good = buyer.sign(key)
     first = buyer.post(key, good)
@@ -437,7 +435,7 @@ def test_q07_identical_resends_get_identical_bytes(buyer: Buyer, books: Books) -
     assert books.moved == PRICE
 
 
-def test_q09_of_relabelled_copies_one_is_sold(buyer: Buyer, books: Books) -> None:
+def test_only_one_of_many_relabelled_copies_is_sold(buyer: Buyer, books: Books) -> None:
     keys = [new_key() for _ in range(20)]
     good = buyer.sign(keys[0])
     with ThreadPoolExecutor(len(keys)) as threads:

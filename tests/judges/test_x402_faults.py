@@ -1,4 +1,4 @@
-"""A facilitator that misbehaves before a real chain: one debit at most, no second call, never a new challenge."""
+"""When a facilitator of a real chain misbehaves, a buyer pays once at most and gets no new challenge."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_credential_that_verification_refuses_leaves_nothing_behind(
     assert (shop.attempt(key), facilitator.attempts.total(), books.moved) == (None, 0, 0)
 
 
-def test_q32_an_authorization_that_was_used_by_somebody_is_uncertain(
+def test_an_authorization_that_somebody_has_used_is_uncertain(
     shop: Buyer, facilitator: FaultyFacilitator, books: Books
 ) -> None:
     key = new_key()
@@ -137,7 +137,7 @@ def test_q32_an_authorization_that_was_used_by_somebody_is_uncertain(
     assert (facilitator.attempts.total(), books.moved) == (0, 0)
 
 
-def test_q30_a_failed_credential_stays_refused_after_a_later_one_was_not_verified(
+def test_a_failed_credential_stays_refused_after_a_later_one_was_not_verified(
     shop: Buyer, facilitator: FaultyFacilitator, books: Books
 ) -> None:
     key = new_key()
@@ -153,7 +153,7 @@ def test_q30_a_failed_credential_stays_refused_after_a_later_one_was_not_verifie
     assert books.moved == 0
 
 
-def test_q29_a_replay_does_not_need_the_facilitator(shop: Buyer, facilitator: FaultyFacilitator) -> None:
+def test_a_replay_does_not_need_the_facilitator(shop: Buyer, facilitator: FaultyFacilitator) -> None:
     key = new_key()
     payload = shop.sign(key)
     bought = shop.post(key, payload)
@@ -166,7 +166,7 @@ def test_q29_a_replay_does_not_need_the_facilitator(shop: Buyer, facilitator: Fa
     assert shop.post(key).json()["code"] == "IDEMPOTENCY_CONFLICT"
 
 
-def test_q16_a_client_that_leaves_mid_settle_finds_its_answer(
+def test_a_client_that_leaves_mid_settle_finds_its_answer(
     shop: Buyer, facilitator: FaultyFacilitator, books: Books
 ) -> None:
     key = new_key()

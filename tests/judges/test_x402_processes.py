@@ -1,4 +1,4 @@
-"""Two processes on one database, and processes that are killed: money moves once, and nobody is asked to pay again."""
+"""Money moves once and nobody pays again, with two processes on one database and after a process is killed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_killed_mid_settle_it_is_in_progress_until_the_lease_is_over_and_then_un
     assert books.moved == 2 * PRICE
 
 
-def test_q26_a_service_that_is_asked_to_end_mid_settle_delivers_first(
+def test_a_service_that_is_told_to_end_mid_settle_delivers_first(
     serve: Serve, faulty: FaultyFacilitator, buyer_at: Buy, books: Books
 ) -> None:
     faulty.reset()
@@ -114,7 +114,7 @@ def wait_for_move(faulty: FaultyFacilitator) -> None:
         time.sleep(0.005)
 
 
-def test_q08_fifty_identical_requests_in_two_processes_settle_once(serve: Serve, buyer_at: Buy, books: Books) -> None:
+def test_fifty_identical_requests_in_two_processes_settle_once(serve: Serve, buyer_at: Buy, books: Books) -> None:
     one = serve("one-of-two")
     two = serve("two-of-two", DATABASE_URL=one.environment["RANKING_EVALUATE_DATABASE_URL"])
     shops = [buyer_at(server.origin) for server in (one, two)]

@@ -1,4 +1,8 @@
-"""Answer keys made by other people's code: bodies, and the code or the figures and digests that each must get."""
+"""Answer keys: bodies, and the code or the figures and digests that each must get.
+
+The `source` of a row says where it comes from: `owner/repository#number` is an issue or a pull request on GitHub, and
+"the contract" is `contract.json`.
+"""
 
 from __future__ import annotations
 

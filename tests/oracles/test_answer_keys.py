@@ -11,7 +11,7 @@ from tests.oracles.answer_keys import BODIES, CONTRACT, METRICS
 
 
 def _named(rows: list[dict[str, Any]]) -> list[Any]:
-    return [pytest.param(row, id=row["id"]) for row in rows]
+    return [pytest.param(row, id=f"{row['id']}: {row['why']}") for row in rows]
 
 
 def _compact(value: object) -> bytes:

@@ -31,7 +31,7 @@ def _assert_holds(expected: Any, found: Any, name: str = "") -> None:
         assert (type(found), found) == (type(expected), expected)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES])
+@pytest.mark.parametrize("case", [pytest.param(case, id=f"{case['id']}: {case['why']}") for case in CASES])
 def test_a_case_of_the_answer_key_holds(case: dict[str, Any]) -> None:
     expected = case["expect"]
     if "code" in expected:

@@ -1,4 +1,4 @@
-"""One x402 funded for the tests of a module: a real chain, a real token, the SDK's own facilitator."""
+"""A funded x402 for the tests of a module: a real chain, a real token, the SDK's own facilitator."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ def processes() -> Iterator[Processes]:
 
 
 @pytest.fixture(scope="module")
-def protocol(processes: Processes) -> Iterator[FundedProtocol]:
+def funded(processes: Processes) -> Iterator[FundedProtocol]:
     with x402_protocol(processes) as started:
         yield started

@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from itertools import groupby
-from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -66,14 +65,11 @@ class Index:
 
     def scores(self, query: str) -> dict[str, float]:
         """Return the score of each document that holds a term of the query, rounded; repeated terms add up."""
-        terms = [term for term in tokens(query) if term in self._frequencies]
-        columns = {term: self._column(term) for term in set(terms)}
-        totals = [0.0] * len(self._ids)
-        # All documents at once, one term after the other: each total is still added up left to right.
-        for term in terms:
-            totals = list(map(add, totals, columns[term]))
-        # Every weight is above zero, so a total of zero means that no term matches.
-        return {document: round(total, DECIMALS) for document, total in zip(self._ids, totals, strict=True) if total}
+        totals: dict[int, float] = defaultdict(float)
+        for term in tokens(query):
+            for document, weight in self._weights_of(term).items():
+                totals[document] += weight
+        return {self._ids[document]: round(total, DECIMALS) for document, total in totals.items()}
 
     def search(self, query: str, top_k: int, most: int) -> Hits:
         """Return the best `top_k` documents and whatever ties with the last of them, `most` in all.
@@ -88,16 +84,10 @@ class Index:
             hits += [Hit(document, score, group) for document, score in tied]
         return Hits(hits[:most], len(hits) > most)
 
-    def _column(self, term: str) -> list[float]:
-        """Return what one occurrence of the term in a query adds to each document, 0.0 where it does not occur."""
-        column = [0.0] * len(self._ids)
-        for document, weight in self._weights_of(term).items():
-            column[document] = weight
-        return column
-
     def _weights_of(self, term: str) -> dict[int, float]:
+        """Return what one occurrence of the term in a query adds to each document that holds it."""
         if term not in self._weights:
-            frequencies = self._frequencies[term]
+            frequencies = self._frequencies.get(term, {})
             idf = math.log(1 + (len(self._ids) - len(frequencies) + 0.5) / (len(frequencies) + 0.5))
             self._weights[term] = {
                 document: idf * (frequency / (K1 * ((1 - B) + B * self._lengths[document] / self._average) + frequency))

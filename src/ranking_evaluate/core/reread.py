@@ -30,8 +30,7 @@ _CONTAINERS: Final = (list, dict, _Repeating)
 class _Place(NamedTuple):
     """A container with the way to it."""
 
-    parent: _Place | None
-    step: str | int
+    path: tuple[str | int, ...]
     container: list[object] | dict[str, object] | _Repeating
 
     @property
@@ -47,13 +46,8 @@ class _Place(NamedTuple):
 
     def pointer(self, *step: str | int) -> str:
         """Return the pointer to this container, or to what it holds at `step`."""
-        steps = list(step)
-        place = self
-        while place.parent is not None:
-            steps.append(place.step)
-            place = place.parent
         # The outermost step leads from the list around the root, which is not part of the body.
-        return json_pointer(reversed(steps[:-1]))
+        return json_pointer((*self.path, *step)[1:])
 
 
 def _reread(text: str, number: Callable[[str], object]) -> object:
@@ -82,7 +76,7 @@ def _no_constant(_: str) -> NoReturn:
 
 def _faulty_places(value: object) -> Iterator[_Place]:
     """Yield a list around the value, then every container within that has something wrong in it, outer ones first."""
-    pending = [_Place(None, "", [value])]
+    pending = [_Place((), [value])]
     while pending:
         place = pending.pop()
         yield place
@@ -91,7 +85,7 @@ def _faulty_places(value: object) -> Iterator[_Place]:
                 try:
                     orjson.dumps(inner)
                 except orjson.JSONEncodeError:
-                    pending.append(_Place(place, step, inner))
+                    pending.append(_Place((*place.path, step), inner))
 
 
 def refuse_what_orjson_refused(body: bytes) -> NoReturn:
