@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from ranking_evaluate import order as orders
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.operations.registry import find
@@ -15,6 +14,7 @@ from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import Offer, Refused, Settled, Settlement, Uncertain
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
+from ranking_evaluate.release import VERSION
 from tests.attempts.samples import DAY, KEY, OTHER_KEY
 from tests.attempts.test_store import STORES
 from tests.fakes import FixedClock, ScriptedProtocol, Signed
@@ -31,7 +31,7 @@ class Shop:
     store: AttemptStore
     clock: FixedClock
     protocol: ScriptedProtocol
-    purchases: Purchases
+    release: str = VERSION
     outcome: Settlement | None = None
 
     def settle(self, signed: Signed, offer: Offer) -> Settlement:
@@ -53,8 +53,18 @@ class Shop:
             headers=signed.header() if signed else {},
             client="caller",
         )
+        rates = Rates("memory://", None, None)
+        purchases = Purchases(
+            self.store,
+            rates,
+            (self.protocol.wire,),
+            verify_timeout=5.0,
+            settle_timeout=5.0,
+            clock=self.clock,
+            release=self.release,
+        )
         try:
-            delivery: Delivery = await self.purchases.buy(order)
+            delivery: Delivery = await purchases.buy(order)
         except ServiceError as error:
             return f"{error.code} {error.cause}" if error.cause else error.code
         return "200 replayed" if delivery.replayed else "200"
@@ -71,9 +81,7 @@ async def shop(request: pytest.FixtureRequest) -> AsyncIterator[Shop]:
     store: AttemptStore = request.param(request, clock)()
     await store.open()
     protocol = ScriptedProtocol()
-    rates = Rates("memory://", None, None)
-    purchases = Purchases(store, rates, (protocol.wire,), verify_timeout=5.0, settle_timeout=5.0, clock=clock)
-    made = Shop(store, clock, protocol, purchases)
+    made = Shop(store, clock, protocol)
     protocol.settler = made.settle
     yield made
     await store.close()
@@ -127,13 +135,11 @@ async def test_an_uncertain_payment_waits_for_its_operator_however_long(shop: Sh
     assert len(await shop.store.recent()) == 1
 
 
-async def test_another_release_within_the_day_is_a_conflict_with_its_cause(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_release_within_the_day_is_a_conflict_with_its_cause(shop: Shop) -> None:
     first = shop.signed("first")
     assert await shop.says(first) == "200"
-    monkeypatch.setattr(orders, "VERSION", "0.30.0")
+    shop.release = "0.30.0"
     for sent in (first, shop.signed("second"), None):
         assert await shop.says(sent) == "IDEMPOTENCY_CONFLICT release"
-    monkeypatch.undo()
+    shop.release = VERSION
     assert await shop.says(first) == "200 replayed"

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-from ranking_evaluate import purchase as module
 from ranking_evaluate.attempts.attempt import Event, OperatorRelease, RecordSettled, State, Step, Submit
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.sqlite import SqliteStore
@@ -110,7 +109,7 @@ class Shop:
         self.settlements = 0
         self.purchases = self.new_purchases(payment_rate)
 
-    def new_purchases(self, payment_rate: str | None = None) -> Purchases:
+    def new_purchases(self, payment_rate: str | None = None, **named: Any) -> Purchases:
         return Purchases(
             self.store,
             Rates("memory://", None, payment_rate),
@@ -118,6 +117,7 @@ class Shop:
             verify_timeout=1.0,
             settle_timeout=1.0,
             clock=self.clock,
+            **named,
         )
 
     def settle(self, signed: Signed, offer: Offer) -> Any:
@@ -356,10 +356,10 @@ async def test_the_same_input_written_otherwise_is_the_same_purchase(shop: Shop)
     assert shop.settlements == 1
 
 
-async def test_another_release_is_a_conflict_with_its_cause(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_release_is_a_conflict_with_its_cause(shop: Shop) -> None:
     first = shop.signed()
     await shop.buy(first)
-    monkeypatch.setattr("ranking_evaluate.order.VERSION", "0.30.0")
+    shop.purchases = shop.new_purchases(release="0.30.0")
     assert (await shop.refused(first)).cause == "release"
 
 
@@ -542,16 +542,13 @@ async def test_a_settlement_that_breaks_or_hangs_is_uncertain(shop: Shop) -> Non
         assert await shop.state(key) is State.UNCERTAIN
 
 
-async def test_a_process_that_was_suspended_after_submit_sends_nothing(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = iter((100.0, 102.1))
-    monkeypatch.setattr(module, "_boot_clock", lambda: next(ticks))
+async def test_a_process_that_was_suspended_after_submit_sends_nothing(shop: Shop) -> None:
+    ticks = iter((100.0, 102.1, 103.0, 103.0))
+    shop.purchases = shop.new_purchases(boot_clock=lambda: next(ticks))
     first = shop.signed()
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "PAYMENT_UNAVAILABLE")
     assert (await shop.state(), shop.settlements) == (None, 0)
-    monkeypatch.setattr(module, "_boot_clock", lambda: 103.0)
     assert not (await shop.buy(first)).replayed
 
 
@@ -716,9 +713,9 @@ async def test_a_record_whose_commit_is_unknown_is_delivered_with_the_rows_recei
 
 
 async def test_money_that_cannot_be_recorded_is_uncertain_and_logged(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    shop: Shop, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(module, "RECORD_FOR", 0.0)
+    shop.purchases = shop.new_purchases(record_for=0.0)
     shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     first = shop.signed()
     assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
@@ -731,11 +728,8 @@ async def test_money_that_cannot_be_recorded_is_uncertain_and_logged(
     shop.store.before = lambda name, event: None
 
 
-async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwards_and_replayed(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECORD_FOR", 0.0)
-    monkeypatch.setattr(module, "RECORD_AGAIN", 0.01)
+async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwards_and_replayed(shop: Shop) -> None:
+    shop.purchases = shop.new_purchases(record_for=0.0, record_again=0.01)
     shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     first = shop.signed()
     assert (await shop.refused(first)).code == "PAYMENT_UNCERTAIN"
@@ -750,10 +744,8 @@ async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwar
     assert (delivery.replayed, delivery.receipt, shop.settlements) == (True, "receipt of first", 1)
 
 
-async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(
-    shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "RECORD_FOR", 0.05)
+async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(shop: Shop) -> None:
+    shop.purchases = shop.new_purchases(record_for=0.05)
     shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))
     assert (await shop.refused(shop.signed())).code == "PAYMENT_UNCERTAIN"
     async with asyncio.timeout(5):

@@ -86,13 +86,14 @@ class Purchase:
         return self.credential
 
 
-def consider(order: Order, wires: tuple[Wire, ...], now: float) -> Purchase:
+def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) -> Purchase:
     """Return the order as a purchase; it is evaluated first, so what cannot be delivered is never charged.
 
     Args:
         order: The request.
         wires: Every protocol, to tell whose credential the request carries.
         now: Epoch seconds, against which the credential's own times are held.
+        release: What the purchase is of: the fingerprint, the offer and the row name it.
 
     Raises:
         ServiceError: The input is refused, or the credential belongs elsewhere or cannot be read.
@@ -101,7 +102,7 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float) -> Purchase:
         answered = answer(order.operation, order.body)
     except OperationError as error:
         raise refusal(error) from error
-    offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body)
+    offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body, release=release)
     credential = _read_credential(order, offer, wires)
     readable = credential if isinstance(credential, Credential) else None
     request = Request(
@@ -109,10 +110,10 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float) -> Purchase:
         fingerprint=fingerprint(
             operation=offer.operation,
             protocol=order.wire.name,
-            release=VERSION,
+            release=release,
             input_sha256=answered.input_sha256,
         ),
-        release=VERSION,
+        release=release,
         credential_digest=readable.digest if readable else None,
         proofs=readable.proofs if readable else (),
     )
@@ -120,12 +121,12 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float) -> Purchase:
     return Purchase(order, answered, offer, request, credential, objection)
 
 
-def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes) -> Offer:
+def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, release: str = VERSION) -> Offer:
     """Return what one call of the operation is offered for."""
     return Offer(
         operation=operation.id,
         description=operation.description,
-        release=VERSION,
+        release=release,
         url=url,
         key=key,
         amount=operation.price_base_units,

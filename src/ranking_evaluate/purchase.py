@@ -68,6 +68,7 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 from ranking_evaluate.rates import Rates
+from ranking_evaluate.release import VERSION
 
 RESERVE_MARGIN: Final = 20.0
 """Seconds that a reservation outlives the verification, so that SUBMIT still finds its lease running.
@@ -107,6 +108,11 @@ Twice is enough unless reservations of the same key or proof come and go all the
 """
 
 
+def boot_clock() -> float:
+    """Return seconds by a clock that goes on while the machine is suspended, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 class Purchases:
     """Sells answers: every paid request of every protocol and operation takes this walk.
 
@@ -117,6 +123,10 @@ class Purchases:
         verify_timeout: Seconds in all for a verification.
         settle_timeout: Seconds in all for a settlement.
         clock: Epoch seconds, against which a credential's own times are held.
+        boot_clock: Seconds that go on while the machine is suspended.
+        record_for: Seconds that a caller, or a shutdown, waits for the record of money that moved.
+        record_again: Seconds before that record is tried a second time.
+        release: What is sold: a key bought under another release is a conflict.
     """
 
     def __init__(
@@ -128,6 +138,10 @@ class Purchases:
         verify_timeout: float,
         settle_timeout: float,
         clock: Callable[[], float] = time.time,
+        boot_clock: Callable[[], float] = boot_clock,
+        record_for: float = RECORD_FOR,
+        record_again: float = RECORD_AGAIN,
+        release: str = VERSION,
     ) -> None:
         self._store = store
         self._rates = rates
@@ -135,13 +149,17 @@ class Purchases:
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
         self._clock = clock
+        self._boot_clock = boot_clock
+        self._record_for = record_for
+        self._record_again = record_again
+        self._release = release
         self._running: set[asyncio.Task[Delivery]] = set()
         self._recording: set[asyncio.Task[Step]] = set()
         self._closing = False
 
     async def buy(self, order: Order) -> Delivery:
         """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
-        purchase = consider(order, self._wires, self._clock())
+        purchase = consider(order, self._wires, self._clock(), self._release)
         try:
             return await self._decide(purchase)
         except StoreUnavailable as error:
@@ -156,7 +174,7 @@ class Purchases:
         while self._running:
             await asyncio.wait(self._running)
         if self._recording:
-            await asyncio.wait(self._recording, timeout=RECORD_FOR)
+            await asyncio.wait(self._recording, timeout=self._record_for)
         for task in self._recording:
             task.cancel()
 
@@ -272,7 +290,7 @@ class Purchases:
             return Unreachable("the provider could not be asked")
 
     async def _submit(self, attempt: Attempt, purchase: Purchase) -> Delivery:
-        before = _boot_clock()
+        before = self._boot_clock()
         try:
             submitted = await self._store.move(attempt.claim, Submit(self._settle_timeout + SETTLE_MARGIN))
         except CommitUnknown:
@@ -297,7 +315,7 @@ class Purchases:
 
     async def _settle(self, purchase: Purchase, submitted_at: float) -> Settlement:
         """Make the one settle call of this attempt; whatever is not a definite outcome is `Uncertain`."""
-        if _boot_clock() - submitted_at > START_WITHIN:
+        if self._boot_clock() - submitted_at > START_WITHIN:
             return NotSent("the process was held up between the record and the call")
         try:
             async with asyncio.timeout(self._settle_timeout):
@@ -338,14 +356,14 @@ class Purchases:
         recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
         self._recording.add(recording)
         recording.add_done_callback(self._recording.discard)
-        done, _ = await asyncio.wait([recording], timeout=RECORD_FOR)
+        done, _ = await asyncio.wait([recording], timeout=self._record_for)
         if not done:
             raise _uncertain()
         return await recording
 
     async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
         """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
-        wait = RECORD_AGAIN
+        wait = self._record_again
         while True:
             try:
                 step = await self._store.move(attempt.claim, event)
@@ -435,8 +453,3 @@ def _provider_unavailable(reason: str | None) -> Unavailable:
 
 def _come_back(detail: str) -> Unavailable:
     return Unavailable("STATE_UNAVAILABLE", detail, retry_after=RETRY_AFTER)
-
-
-def _boot_clock() -> float:
-    """Return seconds by a clock that goes on while the machine is suspended, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -13,6 +13,7 @@ import pytest
 
 from ranking_evaluate.attempts import connections, postgres
 from ranking_evaluate.attempts.attempt import OperatorRelease, OperatorSettle, RecordUncertain, State, Submit
+from ranking_evaluate.attempts.connections import Patience
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import (
@@ -294,11 +295,8 @@ async def test_a_read_whose_answer_is_lost_left_nothing_in_doubt(
     assert await store.find(row.claim) == row
 
 
-async def test_a_server_that_says_nothing_is_given_up_and_its_place_is_free_again(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "USE_TIMEOUT", 0.2)
-    store = PostgresStore(url, connections=1)
+async def test_a_server_that_says_nothing_is_given_up_and_its_place_is_free_again(url: str) -> None:
+    store = PostgresStore(url, connections=1, patience=Patience(use=0.2))
     await store.open()
     began = time.monotonic()
     with pytest.raises(StoreUnavailable):
@@ -309,12 +307,11 @@ async def test_a_server_that_says_nothing_is_given_up_and_its_place_is_free_agai
 
 
 async def test_a_lock_that_is_never_let_go_makes_the_store_unavailable_for_that_row_alone(
-    url: str, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+    url: str, store: PostgresStore
 ) -> None:
-    monkeypatch.setattr(connections, "STATEMENT_TIMEOUT", 0.2)
     row = await reserved(store, draft())
     other = await reserved(store, draft("second", key=OTHER_KEY))
-    impatient = PostgresStore(url, lambda database: NOW)
+    impatient = PostgresStore(url, lambda database: NOW, patience=Patience(statement=0.2))
     await impatient.open()
     with admin(url) as db, db.transaction():
         db.execute("SELECT FROM attempts WHERE claim = %s FOR UPDATE", (row.claim,))
@@ -325,9 +322,8 @@ async def test_a_lock_that_is_never_let_go_makes_the_store_unavailable_for_that_
     await impatient.close()
 
 
-async def test_who_finds_no_free_connection_hears_so_in_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "CONNECT_TIMEOUT", 1)
-    store = PostgresStore(url, connections=1)
+async def test_who_finds_no_free_connection_hears_so_in_time(url: str) -> None:
+    store = PostgresStore(url, connections=1, patience=Patience(connect=1))
     await store.open()
     busy = asyncio.create_task(store._do(lambda db: db.execute("SELECT pg_sleep(2)")))
     await asyncio.sleep(0.05)

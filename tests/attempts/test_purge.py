@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ranking_evaluate.attempts import purge
+from ranking_evaluate.attempts.purge import BATCH, keep_purging
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from tests.attempts.samples import DAY, NOW, draft, settled
@@ -32,11 +32,7 @@ class Flaky(SqliteStore):
         return self.batches[-1]
 
 
-async def test_it_works_in_batches_outlives_an_unavailable_store_and_comes_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(purge, "BATCH", 3)
-    monkeypatch.setattr(purge, "PAUSE", 0.001)
+async def test_it_works_in_batches_outlives_an_unavailable_store_and_comes_again(tmp_path: Path) -> None:
     clock = FixedClock(NOW)
     store = Flaky(tmp_path / "attempts.db", clock)
     await store.open()
@@ -47,7 +43,7 @@ async def test_it_works_in_batches_outlives_an_unavailable_store_and_comes_again
         clock.advance(DAY)
 
     await sell(1)
-    purging = asyncio.create_task(purge.keep_purging(store, interval=0.01))
+    purging = asyncio.create_task(keep_purging(store, interval=0.01, batch=3, pause=0.001))
     for round_ in (2, 3):
         async with asyncio.timeout(5):
             while await store.recent():  # noqa: ASYNC110 - A row has no event.
@@ -64,9 +60,9 @@ async def test_a_batch_holds_the_embedded_store_for_milliseconds(tmp_path: Path)
     clock = FixedClock(NOW)
     store = SqliteStore(tmp_path / "attempts.db", clock)
     await store.open()
-    await asyncio.gather(*(settled(store, draft(f"{n}", key=f"purchase-number-{n:06d}")) for n in range(purge.BATCH)))
+    await asyncio.gather(*(settled(store, draft(f"{n}", key=f"purchase-number-{n:06d}")) for n in range(BATCH)))
     clock.advance(DAY)
     began = asyncio.get_running_loop().time()
-    assert await store.purge(purge.BATCH) == purge.BATCH
+    assert await store.purge(BATCH) == BATCH
     assert asyncio.get_running_loop().time() - began < 2
     await store.close()

@@ -26,8 +26,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(path: Path) -> AsyncIterator[SqliteStore]:
-    made = SqliteStore(path, FixedClock(NOW), busy_timeout=1.0)
+def clock() -> FixedClock:
+    return FixedClock(NOW)
+
+
+@pytest.fixture
+async def store(path: Path, clock: FixedClock) -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(path, clock, busy_timeout=1.0)
     await made.open()
     yield made
     await made.close()
@@ -97,11 +102,11 @@ async def decide(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("since", [sell, decide])
 async def test_an_older_copy_is_never_taken_over(
-    path: Path, store: SqliteStore, since: Callable[[SqliteStore], object]
+    path: Path, store: SqliteStore, clock: FixedClock, since: Callable[[SqliteStore], object]
 ) -> None:
     await settled(store, draft())
     await settling(store, draft("doubted", key="purchase-that-is-doubted"))
-    store._clock.advance(1000)  # type: ignore[attr-defined]
+    clock.advance(1000)
     copy = path.with_name("copy.db")
     await store.back_up(copy)
     await since(store)  # type: ignore[misc]

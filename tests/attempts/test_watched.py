@@ -10,7 +10,6 @@ from typing import Any
 import apsw
 import pytest
 
-from ranking_evaluate.attempts import watched
 from ranking_evaluate.attempts.attempt import RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
@@ -50,10 +49,9 @@ def disk() -> FullDisk:
 
 
 @pytest.fixture
-async def store(tmp_path: Path, disk: FullDisk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WatchedStore]:
-    monkeypatch.setattr(watched, "TRY_SECONDS", 0.02)
-    monkeypatch.setattr(watched, "TRY_AGAIN_SECONDS", 0.02)
-    made = WatchedStore(SqliteStore(tmp_path / "attempts.db", FixedClock(NOW), vfs="full-disk"))
+async def store(tmp_path: Path, disk: FullDisk, request: pytest.FixtureRequest) -> AsyncIterator[WatchedStore]:
+    inner = SqliteStore(tmp_path / "attempts.db", FixedClock(NOW), vfs="full-disk")
+    made = WatchedStore(inner, try_seconds=getattr(request, "param", 0.02), try_again_seconds=0.02)
     await made.open()
     yield made
     await made.close()
@@ -85,11 +83,9 @@ async def test_a_full_disk_is_noticed_without_a_buyer_and_reads_go_on(store: Wat
     await settled(store, draft("second", key=OTHER_KEY))
 
 
-async def test_a_write_that_fails_is_followed_by_a_try_at_once(
-    store: WatchedStore, disk: FullDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("store", [3600.0], indirect=True, ids=["tried every hour"])
+async def test_a_write_that_fails_is_followed_by_a_try_at_once(store: WatchedStore, disk: FullDisk) -> None:
     row = await reserved(store, draft())
-    monkeypatch.setattr(watched, "TRY_SECONDS", 3600.0)
     await asyncio.sleep(0.1)
     await store.check_writable()
     disk.is_full = True

@@ -10,10 +10,9 @@ from typing import Any
 import apsw
 import pytest
 
-from ranking_evaluate.attempts import writer
 from ranking_evaluate.attempts.sqlite_file import StoreFile
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
-from ranking_evaluate.attempts.writer import Writer
+from ranking_evaluate.attempts.writer import LIMITS, Limits, Writer
 
 pytestmark = pytest.mark.anyio
 
@@ -25,14 +24,14 @@ Operation = Callable[[apsw.Connection], Any]
 class Bench:
     """A writer whose statements are recorded, and whose first batch is what was queued before it is started."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limits: Limits) -> None:
         self.path = path
         self.statements: list[str] = []
         self.levels: list[int] = []
         self.file: StoreFile | None = None
         self.connected = 0
         self.breaks: str | None = None
-        self.writer = Writer(self._connect)
+        self.writer = Writer(self._connect, limits)
 
     def _connect(self) -> StoreFile:
         self.connected += 1
@@ -64,8 +63,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    made = Bench(tmp_path / "t.db")
+async def bench(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path / "t.db", getattr(request, "param", LIMITS))
     yield made
     await made.writer.stop()
 
@@ -121,10 +120,8 @@ async def test_a_mixed_batch_is_durable_as_a_whole(bench: Bench) -> None:
     assert bench.levels == [FULL]
 
 
-async def test_the_log_is_brought_into_the_file_once_nobody_waits(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(writer, "REST", 0.01)
+@pytest.mark.parametrize("bench", [Limits(rest=0.01)], indirect=True, ids=["short rest"])
+async def test_the_log_is_brought_into_the_file_once_nobody_waits(bench: Bench) -> None:
     await bench.together(*(put(f"{n} {'x' * 500}") for n in range(50)))
     before = bench.path.read_bytes()
     async with asyncio.timeout(5):
@@ -132,10 +129,8 @@ async def test_the_log_is_brought_into_the_file_once_nobody_waits(
             await asyncio.sleep(0.01)
 
 
-async def test_a_long_log_is_brought_in_under_load_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "LONGEST_LOG", 50)
-    monkeypatch.setattr(writer, "BATCH", 1)
-    monkeypatch.setattr(writer, "PAUSE", 0)
+@pytest.mark.parametrize("bench", [Limits(batch=1, pause=0, longest_log=50)], indirect=True, ids=["small limits"])
+async def test_a_long_log_is_brought_in_under_load_too(bench: Bench) -> None:
     await bench.together(*(put(f"{n} {'x' * 500}") for n in range(400)))
     log = bench.path.with_name("t.db-wal").stat().st_size / 4120
     assert log < 200, "400 commits of two pages or more, in a log that begins anew"

@@ -22,9 +22,8 @@ from x402.http.utils import (
 )
 from x402.schemas import PaymentPayload, PaymentRequired, PaymentRequirements, SettleResponse
 
-from ranking_evaluate.cli import pay as pay_module
 from ranking_evaluate.cli import saved_credential
-from ranking_evaluate.cli.pay import Order, http_client, read_receipt, run_pay
+from ranking_evaluate.cli.pay import PATIENCE_SECONDS, Order, http_client, read_receipt, run_pay
 from ranking_evaluate.cli.payers.mpp import sign as sign_mpp
 from ranking_evaluate.cli.payers.payer import NOT_CHARGED, UNCLEAR, Mandate, PayError
 from ranking_evaluate.payments.config import MppConfig
@@ -125,7 +124,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., Answer]:
-    def run(*, body: bytes = b"{}", protocol: str = "x402", **limits: Any) -> Answer:
+    def run(
+        *, body: bytes = b"{}", protocol: str = "x402", patience: float = PATIENCE_SECONDS, **limits: Any
+    ) -> Answer:
         mandate = replace(Mandate(wallet_key=WALLET.key, key=KEY, max_amount=Decimal("0.01")), **limits)
         with httpx.Client(transport=httpx.MockTransport(service)) as client:
             return run_pay(
@@ -134,6 +135,7 @@ def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., A
                 state_dir=tmp_path / "state",
                 client=client,
                 say=lambda text: None,
+                patience=patience,
             )
 
     return run
@@ -175,12 +177,11 @@ def test_a_lost_connection_sends_the_same_credential_again(service: Service, buy
 
 
 def test_a_connection_that_stays_lost_ends_with_the_advice_to_use_the_same_key(
-    service: Service, buy: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+    service: Service, buy: Callable[..., Answer]
 ) -> None:
-    monkeypatch.setattr(pay_module, "PATIENCE_SECONDS", 0.0)
     service.replies = [httpx.ReadTimeout("lost"), delivered()]
     with pytest.raises(PayError, match=f"--key {KEY}") as caught:
-        buy()
+        buy(patience=0.0)
     assert caught.value.exit_code == UNCLEAR
     service.state = "settling"
     assert buy().body == ANSWER
@@ -229,12 +230,11 @@ def test_a_refused_credential_is_replaced_only_when_it_is_dead(
 
 @pytest.mark.parametrize("state", ["settling", "settled"])
 def test_a_dead_credential_is_not_replaced_while_the_service_knows_a_payment(
-    service: Service, buy: Callable[..., Answer], clock: list[float], monkeypatch: pytest.MonkeyPatch, state: str
+    service: Service, buy: Callable[..., Answer], clock: list[float], state: str
 ) -> None:
     service.replies = [problem(500, "INTERNAL"), delivered(replayed=True)]
-    monkeypatch.setattr(pay_module, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(PayError):
-        buy()
+        buy(patience=0.0)
     service.state = state
     clock[0] = 3600.0
     assert buy().replayed

@@ -19,6 +19,7 @@ from ranking_evaluate import bootstrap
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.payments.config import MppConfig
 from ranking_evaluate.purchase import Purchases
+from ranking_evaluate.release import VERSION
 from ranking_evaluate.sandbox.processes import LOOPBACK
 from ranking_evaluate.settings import read_settings
 
@@ -51,8 +52,8 @@ class Served:
 
 
 @contextlib.contextmanager
-def served(database: Path, environment: Mapping[str, str]) -> Iterator[Served]:
-    """Serve with these settings (without their prefix) until the end of the block."""
+def served(database: Path, environment: Mapping[str, str], release: str = VERSION) -> Iterator[Served]:
+    """Serve with these settings (without their prefix), as this release, until the end of the block."""
     given = {"REQUEST_RATE": "", "PAYMENT_RATE": "", **environment, "DATABASE_URL": f"sqlite:///{database}"}
     clock = Clock()
     with socket.socket() as listener:
@@ -62,7 +63,7 @@ def served(database: Path, environment: Mapping[str, str]) -> Iterator[Served]:
         assert settings.mpp is not None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(bootstrap, "SqliteStore", functools.partial(SqliteStore, clock=clock))
-            patch.setattr(bootstrap, "Purchases", functools.partial(Purchases, clock=clock))
+            patch.setattr(bootstrap, "Purchases", functools.partial(Purchases, clock=clock, release=release))
             app = bootstrap.build(settings)
         config = uvicorn.Config(app, http="httptools", ws="none", lifespan="on", access_log=False, log_config=None)
         server = uvicorn.Server(config)

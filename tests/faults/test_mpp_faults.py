@@ -748,9 +748,9 @@ def test_an_expired_challenge_buys_nothing(stage: Stage) -> None:
 
 
 def test_a_challenge_of_another_key_is_a_mismatch(stage: Stage) -> None:
-    shopper, other = stage.shopper(), stage.shopper()
+    shopper, other, spent = stage.shopper(), stage.shopper(), stage.spent
     with stage.moving(0):
-        for credential in (other.sign(), stage.spent):
+        for credential in (other.sign(), spent):
             assert told(shopper.post(credential)) == (400, "PAYMENT_IDENTIFIER_MISMATCH")
     assert shopper.state() is None
 
@@ -919,9 +919,11 @@ def test_a_replay_survives_the_challenge_and_two_rotations_of_the_secret(
                 assert (told(answer), slug(answer)) == (REJECTED, "invalid-challenge")
 
 
-def test_a_release_of_the_service_in_between_is_a_conflict_that_says_so(stage: Stage) -> None:
-    with settled(stage) as standing, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ranking_evaluate.order.VERSION", "0.30.0")
+def test_a_release_of_the_service_in_between_is_a_conflict_that_says_so(
+    stage: Stage, environment: dict[str, str]
+) -> None:
+    with settled(stage) as standing, served(stage.service.database, environment, "0.30.0") as newer:
+        shopper = replace(standing.shopper, client=newer.client)
         for credential in (None, standing.same):
-            answer = standing.shopper.post(credential)
+            answer = shopper.post(credential)
             assert (told(answer), answer.json()["cause"]) == (CONFLICT, "release")

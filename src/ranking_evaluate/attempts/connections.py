@@ -11,6 +11,7 @@ import select
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import psycopg
@@ -21,14 +22,23 @@ from ranking_evaluate.attempts.store import StoreUnavailable
 CONNECTIONS: Final = 8
 """How many at once: more than a server of a few cores works off, and ten replicas stay below its usual 100."""
 
-CONNECT_TIMEOUT: Final = 3
-"""Seconds for a connection, and for a free place: a caller hears within them that there is no store."""
 
-STATEMENT_TIMEOUT: Final = 5.0
-"""Seconds for a statement, waiting for locks included, by the server's watch; one of ours takes milliseconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """Seconds to wait for a server.
 
-USE_TIMEOUT: Final = 10.0
-"""Seconds for one operation by our own watch, after which the line is cut: a dead network says nothing."""
+    Attributes:
+        connect: For a connection, and for a free place: a caller hears within them that there is no store.
+        statement: For a statement, waiting for locks included, by the server's watch; one of ours takes milliseconds.
+        use: For one operation by our own watch, after which the line is cut: a dead network says nothing.
+    """
+
+    connect: int = 3
+    statement: float = 5.0
+    use: float = 10.0
+
+
+PATIENCE: Final = Patience()
 
 IDLE_TIMEOUT: Final = 600.0
 """Seconds for which the server keeps an idle connection, also that of a process suspended between two statements.
@@ -54,8 +64,9 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 class Connections:
     """At most `size` connections to the server that a conninfo string or URL names; for one event loop."""
 
-    def __init__(self, dsn: str, size: int = CONNECTIONS) -> None:
+    def __init__(self, dsn: str, size: int = CONNECTIONS, patience: Patience = PATIENCE) -> None:
         self._dsn = dsn
+        self._patience = patience
         self._places = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
 
@@ -65,11 +76,11 @@ class Connections:
             await self._idle.pop().close()
 
     @asynccontextmanager
-    async def one(self, patience: float | None = None) -> AsyncIterator[Connection]:
+    async def one(self, seconds: float | None = None) -> AsyncIterator[Connection]:
         """Lend a connection in autocommit mode; one that comes back broken or in a transaction is thrown away.
 
         Args:
-            patience: Seconds after which the line is cut, `USE_TIMEOUT` unless given.
+            seconds: After so many the line is cut; `Patience.use` unless given.
 
         Raises:
             StoreUnavailable: The server cannot be reached, or every connection stays in use.
@@ -77,7 +88,7 @@ class Connections:
         await self._take_place()
         try:
             connection = await self._idle_one() or await self._connect()
-            deadline = asyncio.get_running_loop().call_later(patience or USE_TIMEOUT, _hang_up, connection)
+            deadline = asyncio.get_running_loop().call_later(seconds or self._patience.use, _hang_up, connection)
             try:
                 yield connection
             finally:
@@ -94,7 +105,7 @@ class Connections:
             await self._places.acquire()
             return
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
+            async with asyncio.timeout(self._patience.connect):
                 await self._places.acquire()
         except TimeoutError:
             raise StoreUnavailable("every connection to the database is in use") from None
@@ -110,12 +121,15 @@ class Connections:
     async def _connect(self) -> Connection:
         try:
             connection = await psycopg.AsyncConnection.connect(
-                self._dsn, autocommit=True, connect_timeout=CONNECT_TIMEOUT, application_name="ranking-evaluate"
+                self._dsn,
+                autocommit=True,
+                connect_timeout=self._patience.connect,
+                application_name="ranking-evaluate",
             )
         except psycopg.Error as error:
             raise StoreUnavailable(f"cannot reach the database: {first_line(error)}") from error
         try:
-            timeouts = {"timeout": f"{STATEMENT_TIMEOUT}s", "idle": f"{IDLE_TIMEOUT}s"}
+            timeouts = {"timeout": f"{self._patience.statement}s", "idle": f"{IDLE_TIMEOUT}s"}
             await connection.execute(SESSION, timeouts)
         except BaseException as error:
             await connection.close()

@@ -16,7 +16,7 @@ from psycopg import errors
 from psycopg.pq import TransactionStatus
 
 from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
-from ranking_evaluate.attempts.connections import CONNECTIONS, Connection, Connections, first_line
+from ranking_evaluate.attempts.connections import CONNECTIONS, PATIENCE, Connection, Connections, Patience, first_line
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
 from ranking_evaluate.attempts.migrations import bring_up_postgres, check, postgres_version
 from ranking_evaluate.attempts.rows import (
@@ -148,6 +148,7 @@ class PostgresStore:
         dsn: A postgresql:// URL.
         clock: Makes the store's time of the database's, both in seconds since the epoch; the same, but for tests.
         connections: How many to use at once.
+        patience: How long the server is waited for.
         create: Whether missing tables are made; an operator's command would only make empty ones in a wrong database.
     """
 
@@ -157,10 +158,11 @@ class PostgresStore:
         clock: Callable[[float], float] = float,
         *,
         connections: int = CONNECTIONS,
+        patience: Patience = PATIENCE,
         create: bool = True,
     ) -> None:
         self._clock = clock
-        self._connections = Connections(dsn, connections)
+        self._connections = Connections(dsn, connections, patience)
         self._create = create
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
@@ -168,7 +170,7 @@ class PostgresStore:
     async def open(self) -> None:
         """Create or check the tables; raises `StoreUnavailable` with the reason when that is impossible."""
         try:
-            await self._do(self._prepare, patience=MIGRATION_TIMEOUT)
+            await self._do(self._prepare, seconds=MIGRATION_TIMEOUT)
             if self._create:
                 # A database that cannot be written is found at start, not by a buyer.
                 await self.check_writable()
@@ -292,7 +294,7 @@ class PostgresStore:
 
         return await self._do(purge)
 
-    async def _do(self, work: Callable[[Connection], Awaitable[T]], patience: float | None = None) -> T:
+    async def _do(self, work: Callable[[Connection], Awaitable[T]], seconds: float | None = None) -> T:
         """Return what the work returns; cancelling the caller does not cancel it.
 
         Raises:
@@ -301,15 +303,15 @@ class PostgresStore:
         """
         if self._closed:
             raise StoreUnavailable("the attempt store is closed")
-        task = asyncio.create_task(self._work(work, patience))
+        task = asyncio.create_task(self._work(work, seconds))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return await asyncio.shield(task)
 
-    async def _work(self, work: Callable[[Connection], Awaitable[T]], patience: float | None) -> T:
+    async def _work(self, work: Callable[[Connection], Awaitable[T]], seconds: float | None) -> T:
         for _ in range(TRIES):
             try:
-                async with self._connections.one(patience) as db:
+                async with self._connections.one(seconds) as db:
                     return await work(db)
             except (errors.DeadlockDetected, errors.SerializationFailure):
                 continue  # The server has undone it.

@@ -18,14 +18,16 @@ PAUSE: Final = 0.2
 """Seconds between two batches, for the requests; 500 rows a second is more than any service here sells."""
 
 
-async def keep_purging(store: AttemptStore, interval: float = INTERVAL) -> None:
+async def keep_purging(
+    store: AttemptStore, *, interval: float = INTERVAL, batch: int = BATCH, pause: float = PAUSE
+) -> None:
     """Purge now and then until cancelled; a store that is unavailable is asked again at the next turn."""
     while True:
         purged = 0
         try:
-            while (batch := await store.purge(BATCH)) > 0:
-                purged += batch
-                await asyncio.sleep(PAUSE)
+            while (gone := await store.purge(batch)) > 0:
+                purged += gone
+                await asyncio.sleep(pause)
         except StoreUnavailable as error:
             telemetry.logger().warning("purge put off", reason=str(error))
         if purged:

@@ -17,17 +17,24 @@ LOOK_SECONDS: Final = 15.0
 MOST_COUNTED: Final = 1_000
 
 TRY_SECONDS: Final = 5.0
-"""Seconds between two tries whether the store can be written, while nothing is wrong."""
-
 TRY_AGAIN_SECONDS: Final = 1.0
-"""Seconds between two tries while it cannot."""
 
 
 class WatchedStore:
-    """Passes every call on to a store; see `AttemptStore`."""
+    """Passes every call on to a store; see `AttemptStore`.
 
-    def __init__(self, store: AttemptStore) -> None:
+    Args:
+        store: The store.
+        try_seconds: Seconds between two tries whether it can be written, while nothing is wrong.
+        try_again_seconds: Seconds between two tries while it cannot.
+    """
+
+    def __init__(
+        self, store: AttemptStore, *, try_seconds: float = TRY_SECONDS, try_again_seconds: float = TRY_AGAIN_SECONDS
+    ) -> None:
         self._store = store
+        self._try_seconds = try_seconds
+        self._try_again_seconds = try_again_seconds
         self._fault: StoreUnavailable | None = None
         self._suspicion = asyncio.Event()
         self._background: list[asyncio.Task[None]] = []
@@ -136,7 +143,7 @@ class WatchedStore:
                     telemetry.logger().info("the store can be written again")
                 self._fault = None
             with suppress(TimeoutError):
-                async with asyncio.timeout(TRY_SECONDS if self._fault is None else TRY_AGAIN_SECONDS):
+                async with asyncio.timeout(self._try_seconds if self._fault is None else self._try_again_seconds):
                     await self._suspicion.wait()
 
     @contextmanager

@@ -21,12 +21,6 @@ import apsw
 from ranking_evaluate.attempts.sqlite_file import Newest, StoreFile, newest
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 
-BATCH: Final = 256
-"""Operations that share a commit, at most."""
-
-PAUSE: Final = 0.001
-"""Seconds of rest after a full batch, in which the event loop and other processes come to their turn."""
-
 SHORT_LOG: Final = 250
 """Pages (1 MB) from which the log is brought into the file in a short pause.
 
@@ -36,19 +30,33 @@ A log that begins anew is written over what is there, and syncs in two thirds of
 PAUSE_FOR_LOG: Final = 0.005
 """Seconds without an operation that are such a pause."""
 
-REST: Final = 1.0
-"""Seconds without an operation after which any log is brought in."""
-
 LONG_LOG: Final = 4_000
 """Pages (16 MB) from which the log is brought in as soon as no operation waits, idle or not."""
-
-LONGEST_LOG: Final = 40_000
-"""Pages from which it is brought in although operations wait: the disk is finite."""
 
 SYNCHRONOUS: Final = {True: "PRAGMA synchronous = FULL", False: "PRAGMA synchronous = NORMAL"}
 """How a batch is committed, by whether an operation in it is durable."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a writer goes on before it rests.
+
+    Attributes:
+        batch: Operations that share a commit, at most.
+        pause: Seconds of rest after a full batch, in which the event loop and other processes come to their turn.
+        rest: Seconds without an operation after which any log is brought into the file.
+        longest_log: Pages from which the log is brought in although operations wait: the disk is finite.
+    """
+
+    batch: int = 256
+    pause: float = 0.001
+    rest: float = 1.0
+    longest_log: int = 40_000
+
+
+LIMITS: Final = Limits()
 
 
 @dataclass(slots=True, eq=False)
@@ -70,11 +78,13 @@ class Writer:
 
     Args:
         connect: Opens the file, in the thread that uses it; called again after a failed transaction.
+        limits: How long it goes on before it rests.
     """
 
-    def __init__(self, connect: Callable[[], StoreFile]) -> None:
+    def __init__(self, connect: Callable[[], StoreFile], limits: Limits = LIMITS) -> None:
         self.newest: Newest | None = None
         self._connect = connect
+        self._limits = limits
         self._file: StoreFile | None = None
         self._durable: bool | None = None
         self._log_pages = 0
@@ -122,16 +132,16 @@ class Writer:
             with suppress(Empty):
                 while job is not None:
                     batch.append(job)
-                    if len(batch) == BATCH:
+                    if len(batch) == self._limits.batch:
                         break
                     job = self._queue.get_nowait()
             going = job is not None
             if batch:
                 self._transact(batch)
                 _deliver(batch)
-            if len(batch) == BATCH:
-                time.sleep(PAUSE)
-            if self._new_pages >= (LONG_LOG if self._queue.empty() else LONGEST_LOG):
+            if len(batch) == self._limits.batch:
+                time.sleep(self._limits.pause)
+            if self._new_pages >= (LONG_LOG if self._queue.empty() else self._limits.longest_log):
                 self._checkpoint()
         if self._file is not None:
             self._file.close(tidy=not self._file.is_moved())
@@ -139,7 +149,7 @@ class Writer:
 
     def _next_job(self) -> _Job | None:
         """Wait for an operation, or for the end; what the log holds is brought in when none comes for a while."""
-        for pages, seconds in ((SHORT_LOG, PAUSE_FOR_LOG), (1, REST)):
+        for pages, seconds in ((SHORT_LOG, PAUSE_FOR_LOG), (1, self._limits.rest)):
             if self._new_pages >= pages:
                 try:
                     return self._queue.get(timeout=seconds)

@@ -66,7 +66,13 @@ class Answer:
 
 
 def run_pay(
-    order: Order, mandate: Mandate, *, state_dir: Path, client: httpx.Client, say: Callable[[str], None]
+    order: Order,
+    mandate: Mandate,
+    *,
+    state_dir: Path,
+    client: httpx.Client,
+    say: Callable[[str], None],
+    patience: float = PATIENCE_SECONDS,
 ) -> Answer:
     """Make one purchase and return its answer.
 
@@ -76,6 +82,7 @@ def run_pay(
         state_dir: Where signed credentials are kept.
         client: The HTTP client; it must not follow redirects.
         say: Tells the person what happens.
+        patience: Seconds for which a credential whose outcome is open is sent again.
 
     Raises:
         PayError: There is no answer.
@@ -116,7 +123,7 @@ def run_pay(
         say(f"Paying {saved.terms}.")
     else:
         say(f"Sending the credential signed before again ({saved.terms}); nothing new is signed.")
-    return _deliver(order, saved, client, say)
+    return _deliver(order, saved, client, say, patience)
 
 
 def _save(order: Order, signed: Signed, number: int, state_dir: Path) -> SavedCredential:
@@ -140,10 +147,12 @@ def _save(order: Order, signed: Signed, number: int, state_dir: Path) -> SavedCr
     return credential
 
 
-def _deliver(order: Order, saved: SavedCredential, client: httpx.Client, say: Callable[[str], None]) -> Answer:
+def _deliver(
+    order: Order, saved: SavedCredential, client: httpx.Client, say: Callable[[str], None], patience: float
+) -> Answer:
     """Send the credential, the same one as often as it takes, and return the answer it buys."""
     again = f"Run again with --key {order.key}: that sends the same credential and cannot pay twice."
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + patience
     while True:
         pause = PAUSE_SECONDS
         try:

@@ -136,10 +136,9 @@ class Operation(Generic[Input]):
         Raises:
             OperationError: INVALID_INPUT with the broken places, or a code of the precheck.
         """
-        # Defaults first: a refusal names every place of an input that is small with them.
+        if self.precheck is not None and isinstance(value, dict):
+            self.precheck(value)
         completed = {**self.defaults, **value} if isinstance(value, dict) else value
-        if self.precheck is not None and isinstance(completed, dict):
-            self.precheck(completed)
         check(self.adapter, completed)
         accepted = cast("Input", completed)
         if self.contradictions is not None and (violations := list(self.contradictions(accepted))):
