@@ -9,10 +9,11 @@ import pytest
 
 import ranking_evaluate
 from ranking_evaluate.contract.answer import answer
+from ranking_evaluate.core import canonical
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.operations import registry
-from ranking_evaluate.operations.operation import MAXIMUM_VIOLATIONS
+from ranking_evaluate.operations.operation import EXPLAINED_BYTES, MAXIMUM_VIOLATIONS
 from ranking_evaluate.operations.ranking_evaluate import OPERATION
 
 BODY = b'{"queries":[{"id":"q","retrieved":["a"],"judgments":[{"id":"a","grade":1}]}]}'
@@ -62,6 +63,17 @@ def test_of_a_large_input_each_array_is_left_at_its_first_broken_item() -> None:
         "/k",
     ]
     assert "at least 4 places" in refused.detail
+
+
+@pytest.mark.parametrize(
+    ("size", "places"), [(EXPLAINED_BYTES, "in 3 places"), (EXPLAINED_BYTES + 1, "in at least 1 place")]
+)
+def test_every_place_is_named_as_long_as_the_input_with_its_defaults_is_small(size: int, places: str) -> None:
+    def broken(length: int) -> dict[str, Any]:
+        return {"queries": [{"id": "q", "retrieved": [0, 0, "x" * length], "judgments": []}]}
+
+    length = size - len(canonical.dump({**broken(0), **OPERATION.defaults}))
+    assert places in _refusal(broken(length)).detail
 
 
 def test_members_by_the_thousand_are_refused_with_one_sentence() -> None:

@@ -92,7 +92,7 @@ def judge(grades: Collection[float], rules: Rules) -> Judged:
     )
 
 
-def score(rankings: Iterable[Sequence[float | None]], judged: Iterable[Judged], rules: Rules) -> Scores:
+def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], rules: Rules) -> Scores:
     """Return every figure of each ranking, as `Scores` defines them.
 
     One pass takes all figures of a ranking: a function for each takes 130 % longer at the typical and 60 % at the
@@ -106,11 +106,12 @@ def score(rankings: Iterable[Sequence[float | None]], judged: Iterable[Judged], 
     k, relevant_at_least, gain = rules
     scores = Scores([], [], [], [], [], [], [])
     precision, recall, reciprocal_rank, average_precision, ndcg, dcgs, hits = scores
-    for grades, (relevant_count, ideal_dcg) in zip(rankings, judged, strict=True):
+    for index, grades in enumerate(rankings):
+        relevant_count, ideal_dcg = judged[index]
         rank = found = 0
         gained = reciprocal = precisions = 0.0
         for grade in grades:
-            # With `enumerate` the typical job takes 5 % longer, and longer than pytrec_eval's.
+            # With `enumerate` the typical job takes 5 % longer, which is longer than pytrec_eval takes.
             rank += 1  # noqa: SIM113
             # Neither an unjudged document nor grade 0 adds to any sum.
             if grade:

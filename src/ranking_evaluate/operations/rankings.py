@@ -60,7 +60,7 @@ def grades_within_k(
         judgments: The grade of each judged document, for each ranking.
         k: The cutoff.
     """
-    return [[*map(grade_by_id.get, ranking[:k])] for ranking, grade_by_id in zip(rankings, judgments, strict=True)]
+    return [[*map(judgments[index].get, ranking[:k])] for index, ranking in enumerate(rankings)]
 
 
 def refuse_unjudged(grades: Sequence[float | None], pointer: str) -> None:
