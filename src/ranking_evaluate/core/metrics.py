@@ -95,7 +95,7 @@ def judge(grades: Collection[float], rules: Rules) -> Judged:
 def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], rules: Rules) -> Scores:
     """Return every figure of each ranking, as `Scores` defines them.
 
-    One pass takes all figures of a ranking: a function for each takes 130 % longer at the typical and 60 % at the
+    One pass takes all figures of a ranking: a function for each takes 100 % longer at the typical and 55 % at the
     large size.
 
     Args:

@@ -16,7 +16,7 @@ SEND_METHOD: Final = b"eth_sendRawTransaction"
 class NodeTransport(httpx.AsyncBaseTransport):
     """Carries the SDK's calls over the strict client, and knows whether a transaction was sent.
 
-    A send counts before its first byte can leave, so that a cancellation or a crash in between counts as sent. It counts
+    A send counts before its first byte can leave, so a cancellation or a crash in between counts as sent. It counts
     no longer only when no connection came about for it.
 
     Args:
