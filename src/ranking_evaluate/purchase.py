@@ -154,7 +154,8 @@ class Purchases:
         self._record_again = record_again
         self._release = release
         self._running: set[asyncio.Task[Delivery]] = set()
-        self._recording: set[asyncio.Task[Step]] = set()
+        # Each with the instant of its first try.
+        self._recording: dict[asyncio.Task[Step], float] = {}
         self._closing = False
 
     async def buy(self, order: Order) -> Delivery:
@@ -173,10 +174,14 @@ class Purchases:
         self._closing = True
         while self._running:
             await asyncio.wait(self._running)
-        if self._recording:
-            await asyncio.wait(self._recording, timeout=self._record_for)
-        for task in self._recording:
-            task.cancel()
+        # The minute of a record began with its first try, and its caller may have waited for it already.
+        for recording, began in list(self._recording.items()):
+            await asyncio.wait([recording], timeout=max(0.0, began + self._record_for - time.monotonic()))
+        given_up = list(self._recording)
+        for recording in given_up:
+            recording.cancel()
+        if given_up:
+            await asyncio.wait(given_up)
 
     # 4 and 5: decide by the table, and reserve.
 
@@ -354,8 +359,8 @@ class Purchases:
     async def _record_money(self, attempt: Attempt, event: RecordSettled) -> Step:
         """Record that money moved; the caller hears of it within a minute, the record is tried until it is written."""
         recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
-        self._recording.add(recording)
-        recording.add_done_callback(self._recording.discard)
+        self._recording[recording] = time.monotonic()
+        recording.add_done_callback(self._recording.pop)
         done, _ = await asyncio.wait([recording], timeout=self._record_for)
         if not done:
             raise _uncertain()
@@ -367,7 +372,7 @@ class Purchases:
         while True:
             try:
                 step = await self._store.move(attempt.claim, event)
-            except StoreUnavailable as error:
+            except Exception as error:  # noqa: BLE001 - whatever fails here, the money has moved.
                 telemetry.alarm(
                     "unrecorded_money",
                     "money moved and is not recorded yet",

@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 import pytest
 
 from ranking_evaluate.attempts.attempt import OperatorRelease, RecordSettled, State
+from ranking_evaluate.attempts.migrations import SCHEMA_VERSION
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import KEY, NOW, OTHER_KEY, TX, draft, reserved, settled, settling, tried
@@ -197,3 +198,46 @@ async def test_a_backup_is_one_file_that_opens_as_the_store_was(path: Path, stor
     assert (await restored.read(OTHER_KEY)).rows == ()
     assert len(await restored.sales()) == 1
     await restored.close()
+
+
+async def test_an_older_copy_that_is_laid_over_the_file_sells_nothing(path: Path, store: SqliteStore) -> None:
+    await settled(store, draft())
+    older, newest = path.with_name("older.db"), path.with_name("newest.db")
+    await store.back_up(older)
+    await sell(store)
+    await store.back_up(newest)
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute("SELECT count(*) FROM sales").fetchall()
+        pages, brought_in = other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        assert pages == brought_in == 0
+    # As `cp` does, which keeps the inode.
+    path.write_bytes(older.read_bytes())
+    with pytest.raises(StoreUnavailable, match="is an older copy"):
+        await store.check_writable()
+    assert all("is an older copy" in each for each in await unusable(store))
+    with pytest.raises(StoreUnavailable):
+        await tried(store, draft("third", key="purchase-number-three"))
+
+
+async def test_a_store_that_a_newer_release_brought_up_is_written_no_more(path: Path, store: SqliteStore) -> None:
+    await settled(store, draft())
+    with closing(apsw.Connection(str(path))) as newer:
+        newer.pragma("user_version", SCHEMA_VERSION + 1)
+        for call in (store.check_writable(), tried(store, draft("second", key=OTHER_KEY))):
+            with pytest.raises(StoreUnavailable, match=r"a newer release has taken|run the release that wrote it"):
+                await call
+        assert newer.pragma("user_version") == SCHEMA_VERSION + 1
+
+
+async def test_an_index_of_the_log_that_is_deleted_is_noticed(path: Path, store: SqliteStore) -> None:
+    await settled(store, draft())
+    path.with_name("attempts.db-shm").unlink()
+    for _ in range(3):
+        # Every purchase reads before it writes; the reader and the writer each let go of what they hold.
+        with suppress(StoreUnavailable):
+            await store.read(OTHER_KEY)
+        with suppress(StoreUnavailable):
+            await store.check_writable()
+    await sell(store)
+    with closing(apsw.Connection(str(path))) as other:
+        assert other.execute("SELECT count(*) FROM sales").fetchall() == [(2,)]

@@ -13,7 +13,7 @@ import apsw
 
 from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
-from ranking_evaluate.attempts.migrations import SCHEMA_VERSION, back_up
+from ranking_evaluate.attempts.migrations import back_up
 from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (
     COLUMNS,
@@ -35,7 +35,7 @@ from ranking_evaluate.attempts.sales import (
     sha256_hex,
     to_sale_row,
 )
-from ranking_evaluate.attempts.sqlite_file import StoreFile
+from ranking_evaluate.attempts.sqlite_file import OlderCopy, StoreFile, touch
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.writer import Writer
 
@@ -88,6 +88,7 @@ class SqliteStore:
         self._reader = Reader(lambda: self._connect(READ_TIMEOUT))
         # The event loop that opened the store; it alone has the reader.
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._refused: OlderCopy | None = None
 
     async def open(self) -> None:
         """Create or check the file; raises `StoreUnavailable` with the reason when that is impossible."""
@@ -109,8 +110,17 @@ class SqliteStore:
         """Return all that the decision table needs, in one read."""
         return await self._read(lambda db: _look(db, key, proofs, self._clock()))
 
+    async def _write(self, run: Callable[[apsw.Connection], T], *, durable: bool) -> T:
+        self._check_trusted()
+        return await self._writer.do(run, durable=durable)
+
+    def _check_trusted(self) -> None:
+        if self._refused is not None:
+            raise StoreUnavailable(str(self._refused))
+
     async def _read(self, run: Callable[[apsw.Connection], T]) -> T:
         """Return what `run` returned: at once on the event loop of the store, else as a long read."""
+        self._check_trusted()
         if self._loop is asyncio.get_running_loop():
             return self._reader.read(run)
         return await self._read_long(run)
@@ -160,7 +170,7 @@ class SqliteStore:
             return row
 
         try:
-            return await self._writer.do(reserve, durable=False)
+            return await self._write(reserve, durable=False)
         except _Taken:
             return None
 
@@ -188,7 +198,7 @@ class SqliteStore:
                 db.execute(_AUDIT, (now, row.key, row.n, audit.who, audit.what, audit.evidence))
             return step
 
-        return await self._writer.do(move, durable=isinstance(event, DURABLE))
+        return await self._write(move, durable=isinstance(event, DURABLE))
 
     async def find(self, claim: str) -> Attempt | None:
         """Return the row with this claim: how a write whose commit is unknown is looked up."""
@@ -228,11 +238,25 @@ class SqliteStore:
             db.execute(_AUDIT, (now, key, sale.n, audit.who, audit.what, audit.evidence))
             return True
 
-        return await self._writer.do(refund, durable=True)
+        return await self._write(refund, durable=True)
 
     async def check_writable(self) -> None:
-        """Write something that changes nothing; raises `StoreUnavailable` when nothing can be written."""
-        await self._writer.do(lambda db: db.pragma("user_version", SCHEMA_VERSION), durable=False)
+        """Write something that changes nothing; raises `StoreUnavailable` when nothing can be written.
+
+        The file is opened afresh first. A copy that was laid over it keeps its inode, and open connections go on seeing
+        what they have in memory: only a new one finds that sales are missing. Until a good file is there again, nothing
+        is read or written.
+        """
+        try:
+            await asyncio.to_thread(lambda: self._connect(self._busy_timeout).close())
+            self._refused = None
+        except OlderCopy as error:
+            self._refused = error
+            self._reader.close()
+        except StoreUnavailable:
+            # Whatever else is wrong, the writer meets it too.
+            pass
+        await self._write(touch, durable=False)
 
     async def back_up(self, target: Path) -> None:
         """Copy the store, as it is at this moment, into one file that needs no log."""
@@ -259,7 +283,7 @@ class SqliteStore:
                 _erase(db, row.key, row.claim)
             return len(ended) + len(lapsed)
 
-        return await self._writer.do(purge, durable=False)
+        return await self._write(purge, durable=False)
 
     def _connect_writer(self) -> StoreFile:
         """Open the file; one that vanishes while we serve is not replaced by an empty one."""

@@ -46,6 +46,10 @@ class Newest(NamedTuple):
     audit: tuple[Any, ...] | None
 
 
+class OlderCopy(StoreUnavailable):
+    """The file lacks a sale or a decision that this process knows to be recorded."""
+
+
 class StoreFile:
     """An open file.
 
@@ -76,9 +80,7 @@ class StoreFile:
             _create(path)
         self.db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
         try:
-            self._prepare(busy_timeout, create=create)
-            if newest is not None:
-                self._check_newest(newest)
+            self._prepare(busy_timeout, newest, create=create)
             self._names = self._look()
         except BaseException:
             self.close()
@@ -105,26 +107,34 @@ class StoreFile:
             self.db.close(force=True)
 
     def _look(self) -> tuple[tuple[int, int], ...]:
-        """Return device and inode of the file and its log."""
-        found = (os.stat(self._path), os.stat(f"{self._path}-wal"))  # noqa: PTH116 -- A Path's own is slower.
+        """Return device and inode of the file, its log and the log's index, by which processes see each other's."""
+        names = (self._path, f"{self._path}-wal", f"{self._path}-shm")
+        found = [os.stat(name) for name in names]  # noqa: PTH116 -- A Path's own is slower.
         return tuple((each.st_dev, each.st_ino) for each in found)
 
-    def _prepare(self, busy_timeout: float, *, create: bool) -> None:
+    def _prepare(self, busy_timeout: float, newest: Newest | None, *, create: bool) -> None:
         db = self.db
         db.set_busy_handler(_patience(busy_timeout))
         db.wal_autocheckpoint(0)  # The writer does it, when nobody waits.
         db.pragma("synchronous", "EXTRA" if create else "FULL")
+        # One transaction, since another process may be making the file at this moment.
+        db.execute("BEGIN")
         version, application = sqlite_version(db), db.pragma("application_id")
         [(tables,)] = db.execute("SELECT count(*) FROM sqlite_master")
+        db.execute("COMMIT")
         is_empty = (version, application, tables) == (0, 0, 0)
         if application != APPLICATION_ID and not (create and is_empty):
             raise StoreUnavailable(f"{self._path} is a database, but not an attempt store")
         check(str(self._path), version, migrates=create)
-        _set_journal(db, self._path)
+        if newest is not None:
+            self._check_newest(newest)
+        _set_journal(db, self._path, busy_timeout)
         if create:
             bring_up_sqlite(db, self._path)
             # A write even when nothing changes: a file that cannot be written is found at start, not by a buyer.
-            db.pragma("user_version", SCHEMA_VERSION)
+            db.execute("BEGIN IMMEDIATE")
+            touch(db)
+            db.execute("COMMIT")
             with suppress(apsw.BusyError):  # Somebody else is doing it.
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             db.pragma("synchronous", "FULL")
@@ -140,10 +150,22 @@ class StoreFile:
             or self.db.execute("SELECT 1 FROM audit WHERE rowid = ? AND at = ? AND key = ?", newest.audit).fetchall()
         )
         if not (sale and audit):
-            raise StoreUnavailable(
+            raise OlderCopy(
                 f"{self._path} is an older copy of the store, without purchases that were recorded since: "
                 "put the newest one back, or restart to go on without them"
             )
+
+
+def touch(db: apsw.Connection) -> None:
+    """Write something that changes nothing, in a transaction of the caller's; see `check_version`."""
+    check_version(db)
+    db.pragma("user_version", SCHEMA_VERSION)
+
+
+def check_version(db: apsw.Connection) -> None:
+    """Raise `StoreUnavailable` when a newer release has brought the file up beside this process."""
+    if (version := sqlite_version(db)) != SCHEMA_VERSION:
+        raise StoreUnavailable(f"a newer release has taken the store over (schema version {version}): end this process")
 
 
 def newest(db: apsw.Connection) -> Newest:
@@ -167,11 +189,17 @@ def _create(path: Path) -> None:
         sync_folder(path.parent)
 
 
-def _set_journal(db: apsw.Connection, path: Path) -> None:
-    try:
-        mode = db.pragma("journal_mode", "wal")
-    except apsw.BusyError as error:
-        raise StoreUnavailable(f"{path} is in use by an older release: stop it first ({error})") from error
+def _set_journal(db: apsw.Connection, path: Path, busy_timeout: float) -> None:
+    until = time.monotonic() + busy_timeout
+    while True:
+        try:
+            mode = db.pragma("journal_mode", "wal")
+            break
+        except apsw.BusyError as error:
+            # SQLite asks no busy handler here, and another process may be doing the same.
+            if time.monotonic() > until:
+                raise StoreUnavailable(f"{path} is in use by an older release: stop it first ({error})") from error
+            time.sleep(BUSY_PAUSE)
     if mode != "wal":
         raise StoreUnavailable(
             f"{path} stays in journal mode {mode}: its file system or file layer has no shared memory"

@@ -125,6 +125,7 @@ class WatchedStore:
             try:
                 await self.look()
             except StoreUnavailable as error:
+                self._suspicion.set()
                 telemetry.logger().warning("the uncertain attempts cannot be counted", reason=str(error))
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -135,13 +136,13 @@ class WatchedStore:
                 with telemetry.store_call("check_writable"):
                     await self._store.check_writable()
             except StoreUnavailable as error:
-                if self._fault is None:
+                was_well, self._fault = self._fault is None, error
+                if was_well:
                     telemetry.logger().error("the store cannot be written", reason=str(error))
-                self._fault = error
             else:
-                if self._fault is not None:
+                was_well, self._fault = self._fault is None, None
+                if not was_well:
                     telemetry.logger().info("the store can be written again")
-                self._fault = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._try_seconds if self._fault is None else self._try_again_seconds):
                     await self._suspicion.wait()

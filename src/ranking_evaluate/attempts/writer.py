@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar, cast
 
 import apsw
 
-from ranking_evaluate.attempts.sqlite_file import Newest, StoreFile, newest
+from ranking_evaluate.attempts.sqlite_file import Newest, StoreFile, check_version, newest
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 
 SHORT_LOG: Final = 250
@@ -173,6 +173,7 @@ class Writer:
                 db.execute(SYNCHRONOUS[durable])
                 self._durable = durable
             db.execute("BEGIN IMMEDIATE")
+            check_version(db)
             for job in batch:
                 _run(job, db)
                 if not db.in_transaction:  # A full disk, for one, undoes the jobs before this one too.

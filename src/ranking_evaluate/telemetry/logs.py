@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import BinaryIO, Final, cast
 
 import orjson
 import structlog
@@ -25,11 +26,29 @@ def configure_logs(level: str) -> None:
             structlog.processors.JSONRenderer(orjson.dumps, default=str),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer),
+        logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _Unfailing(sys.stderr.buffer))),
     )
     root = logging.getLogger()
     if not any(isinstance(handler, _LibraryHandler) for handler in root.handlers):
         root.addHandler(_LibraryHandler(logging.WARNING))
+
+
+class _Unfailing:
+    """Standard error as the logger needs it: a line that cannot be written is lost, and nothing else is.
+
+    A full disk or a log collector that is gone must not stop the record of a payment that has just moved.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, line: bytes) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.write(line)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 class _LibraryHandler(logging.Handler):
