@@ -10,6 +10,10 @@ from typing import Final
 import pytest
 
 ROOT: Final = Path(__file__).parent.parent
+
+pytestmark = pytest.mark.skipif(
+    not (ROOT / "src").exists(), reason="the code is not beside these tests: a wheel is tried"
+)
 SEARCHED: Final = ("src", "tests", "docs", "bench", "scripts")
 WRITTEN: Final = frozenset({".py", ".md", ".sql", ".html", ".css", ".txt", ".mjs", ""})
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -15,6 +15,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import Server, ServerState
 
+from ranking_evaluate.server import start
 from tests.server.test_start import configured
 
 ROOT: Final = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def test_each_internal_is_there(owner: str, name: str) -> None:
 
 
 def test_every_attribute_of_uvicorn_that_our_connection_uses_is_listed() -> None:
-    folder = ROOT / "src" / "ranking_evaluate" / "server"
+    folder = Path(start.__file__).parent
     source = "".join((folder / name).read_text(encoding="utf-8") for name in ("connection.py", "buffered_transport.py"))
     used = set(re.findall(r"\b(?:self|super\(\)|cycle|server_state)(?=\.(\w+))", source))
     used |= set(re.findall(r"def (\w+)", source)) - {"__init__"}
