@@ -16,7 +16,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,10 +131,15 @@ class Report:
         }
 
 
+OUTCOMES: Final = ("settled", "settled", "settled", "refused", "not sent", "lost", "lost, moved")
+"""What settle calls come to."""
+
+
 class Machine:
     """One machine through its cuts: its disk, its service, its callers, its operator, its provider."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
+    def __init__(self, seed: int, folder: Path, outcomes: Sequence[str]) -> None:
+        self.outcomes = outcomes
         self.random = random.Random(seed)
         self.seed = seed
         self.folder = folder
@@ -203,9 +208,7 @@ class Machine:
             await asyncio.sleep(self.random.choice((0, 0, 0.001, 0.004)))
             if self.disk.is_dead:
                 await asyncio.sleep(60)
-            outcome = self.random.choice(
-                ("settled", "settled", "settled", "refused", "not sent", "lost", "lost, moved")
-            )
+            outcome = self.random.choice(self.outcomes)
             outcome = "settled" if self.is_calm else outcome
             self.ledger.said[signed.proof] = outcome
             if outcome == "not sent":
@@ -459,14 +462,21 @@ SABOTAGES: Final[dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str
 """Broken builds: what each does, and how the violations begin that it may show itself by."""
 
 
-def run(trials: int, seed: int, *, until_found: bool = False) -> Report:
-    """Run trials; with `until_found` only until one of them finds something."""
+def run(trials: int, seed: int, *, until_found: bool = False, outcomes: Sequence[str] = OUTCOMES) -> Report:
+    """Run trials; with `until_found` only until one of them finds something.
+
+    Args:
+        trials: How many.
+        seed: That of the first one; the next ones count on.
+        until_found: Whether the first violation ends them.
+        outcomes: What settle calls come to, each as often as it stands here.
+    """
     began, report = time.monotonic(), Report()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     try:
         for number in range(trials):
             with tempfile.TemporaryDirectory(prefix="power-") as folder:
-                machine = Machine(seed + number, Path(folder))
+                machine = Machine(seed + number, Path(folder), outcomes)
                 asyncio.run(machine.run())
             report.trials += 1
             report.cuts += machine.lives - 1

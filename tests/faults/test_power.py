@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.power_cuts import SABOTAGES, run
+from tests.faults.power_cuts import OUTCOMES, SABOTAGES, run
 
 TRIALS = 250
 BROKEN_TRIALS = 400
@@ -24,5 +24,7 @@ def test_whatever_a_loss_of_power_takes_nothing_that_was_told_is_lost_and_nobody
 def test_every_build_that_syncs_too_little_is_caught(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     sabotage, breaks = SABOTAGES[name]
     sabotage(monkeypatch)
-    report = run(BROKEN_TRIALS, seed=7, until_found=True)
+    # The one that a call must not have been sent for, and the power to go in the moment after, is rare otherwise.
+    outcomes = ("not sent", "not sent", "not sent", "settled") if name == "NOT SENT is lazy" else OUTCOMES
+    report = run(BROKEN_TRIALS, seed=7, until_found=True, outcomes=outcomes)
     assert {text.partition(":")[0] for text in report.violations} & set(breaks), report.violations
