@@ -5,7 +5,6 @@ Steps 1 to 3 of the walk, and the check of our terms on which step 5 acts. Nothi
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -168,5 +167,5 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         valid_before=facts.valid_before,
         transaction=facts.transaction,
         recipient=facts.pay_to,
-        answer_sha256=hashlib.sha256(purchase.answer.body).hexdigest(),
+        answer_sha256=purchase.answer.sha256,
     )

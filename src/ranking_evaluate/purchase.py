@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
@@ -433,7 +432,7 @@ _CONFLICTS: Final[Mapping[Cause, str]] = {
 
 def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     """Return the answer with the row's own receipt; it is recomputed from the body that was just sent."""
-    sold = (purchase.answer.output_sha256, hashlib.sha256(purchase.answer.body).hexdigest())
+    sold = (purchase.answer.output_sha256, purchase.answer.sha256)
     # Schema 1 did not keep the whole answer's digest.
     if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from ranking_evaluate.attempts.attempt import Event, OperatorSettle, Step
+from ranking_evaluate.core import canonical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ NEW_SALE: Final = tuple(name for name in SALE_COLUMNS if name not in ("id", "ref
 
 def sha256_hex(text: str) -> str:
     """Return the SHA-256 of a text: how the books name a key."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return canonical.sha256(text.encode())
 
 
 def sale_of(event: Event, step: Step) -> Sale | None:

@@ -17,6 +17,11 @@ class Answer(NamedTuple):
     input_sha256: str
     output_sha256: str
 
+    @property
+    def sha256(self) -> str:
+        """The digest of the whole body, which a replay is held against."""
+        return canonical.sha256(self.body)
+
 
 def answer(operation: Operation[Any], body: bytes) -> Answer:
     """Return the operation's answer to a request body; what it refuses, it refuses with OperationError."""

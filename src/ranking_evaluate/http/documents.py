@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +20,7 @@ from ranking_evaluate.contract import home, llms, openapi, reference
 from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.contract.wire import X402_VERSION
+from ranking_evaluate.core import canonical
 from ranking_evaluate.http.health import state_of
 from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -87,7 +87,7 @@ def documents(
     for path in paths(wires):
         name = "reference/README.md" if path == "/reference/" else path.removeprefix("/")
         content = live.get(path) or rendered[name]
-        etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+        etag = f'"{canonical.sha256(content)[:32]}"'
         found[path] = Document(content, media_type(path), KEEP_LIVE if path in live else KEEP_REFERENCE, etag)
     return found
 
