@@ -10,8 +10,9 @@ from pathlib import Path
 
 import apsw
 
-from ranking_evaluate.attempts.attempt import Draft, RecordSettled, Submit
+from ranking_evaluate.attempts.attempt import Draft
 from ranking_evaluate.attempts.decide import Request
+from ranking_evaluate.attempts.events import RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 
 ATTEMPTS = (10, 1_000, 100_000, 1_000_000)

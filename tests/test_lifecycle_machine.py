@@ -22,7 +22,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ranking_evaluate.attempts.attempt import OperatorRelease, OperatorSettle, State
+from ranking_evaluate.attempts.attempt import State
+from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import Event, OperatorRelease, RecordSettled, State, Step, Submit
+from ranking_evaluate.attempts.attempt import State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.events import Event, OperatorRelease, RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract import answer as answering

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import Attempt, RecordSettled, RecordUncertain, State
+from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.events import RecordSettled, RecordUncertain
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 from ranking_evaluate.reconcile import RELEASE_AFTER, DecisionRefused, Reconciler

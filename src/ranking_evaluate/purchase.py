@@ -14,20 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.attempts.attempt import (
-    Attempt,
-    Event,
-    Lapse,
-    RecordNotSent,
-    RecordRefused,
-    RecordSettled,
-    RecordSpent,
-    RecordUncertain,
-    State,
-    Step,
-    Submit,
-    Withdraw,
-)
+from ranking_evaluate.attempts.attempt import Attempt, State, Step
 from ranking_evaluate.attempts.decide import (
     Answerable,
     Cause,
@@ -41,6 +28,17 @@ from ranking_evaluate.attempts.decide import (
     Reserve,
     Snapshot,
     decide,
+)
+from ranking_evaluate.attempts.events import (
+    Event,
+    Lapse,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
+    Submit,
+    Withdraw,
 )
 from ranking_evaluate.attempts.store import AttemptStore, CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract.errors import (

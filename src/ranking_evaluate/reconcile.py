@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ranking_evaluate.attempts.attempt import Attempt, Audit, Event, OperatorRelease, OperatorSettle, State
+from ranking_evaluate.attempts.attempt import Attempt, Audit, State
+from ranking_evaluate.attempts.events import Event, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.payments.protocol import (

@@ -6,8 +6,9 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from ranking_evaluate.attempts.attempt import Attempt, Draft, RecordSettled, State, Submit
+from ranking_evaluate.attempts.attempt import Attempt, Draft, State
 from ranking_evaluate.attempts.decide import Request
+from ranking_evaluate.attempts.events import RecordSettled, Submit
 from ranking_evaluate.attempts.store import AttemptStore
 
 KEY = "purchase-of-monday-0001"

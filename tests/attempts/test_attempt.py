@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import (
-    Attempt,
-    Audit,
-    Bought,
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Bought, State, Step
+from ranking_evaluate.attempts.events import (
     Event,
     Lapse,
     OperatorRelease,
@@ -20,8 +18,6 @@ from ranking_evaluate.attempts.attempt import (
     RecordSettled,
     RecordSpent,
     RecordUncertain,
-    State,
-    Step,
     Submit,
     Withdraw,
 )

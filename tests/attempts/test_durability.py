@@ -9,8 +9,8 @@ from typing import Final
 import psycopg
 import pytest
 
-from ranking_evaluate.attempts.attempt import (
-    Audit,
+from ranking_evaluate.attempts.attempt import Audit
+from ranking_evaluate.attempts.events import (
     Event,
     Lapse,
     OperatorRelease,

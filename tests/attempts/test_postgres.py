@@ -12,8 +12,9 @@ import psycopg
 import pytest
 
 from ranking_evaluate.attempts import connections, postgres
-from ranking_evaluate.attempts.attempt import OperatorRelease, OperatorSettle, RecordUncertain, State, Submit
+from ranking_evaluate.attempts.attempt import State
 from ranking_evaluate.attempts.connections import Patience
+from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle, RecordUncertain, Submit
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import (

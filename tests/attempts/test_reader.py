@@ -10,7 +10,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ranking_evaluate.attempts.attempt import State, Submit
+from ranking_evaluate.attempts.attempt import State
+from ranking_evaluate.attempts.events import Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from tests.attempts.samples import KEY, NOW, OTHER_KEY, draft, reserved

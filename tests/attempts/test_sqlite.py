@@ -18,7 +18,8 @@ import apsw
 import pytest
 
 from ranking_evaluate.attempts import sqlite_file
-from ranking_evaluate.attempts.attempt import State, Submit
+from ranking_evaluate.attempts.attempt import State
+from ranking_evaluate.attempts.events import Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import NOW, draft, reserved, settled, tried

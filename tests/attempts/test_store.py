@@ -10,22 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import (
-    Audit,
-    Event,
-    Lapse,
-    OperatorRelease,
-    OperatorSettle,
-    RecordNotSent,
-    RecordRefused,
-    RecordSettled,
-    RecordSpent,
-    RecordUncertain,
-    State,
-    Step,
-    Submit,
-    Withdraw,
-)
+from ranking_evaluate.attempts.attempt import Audit, State, Step
 from ranking_evaluate.attempts.decide import (
     Cause,
     Conflict,
@@ -39,6 +24,19 @@ from ranking_evaluate.attempts.decide import (
     Reserve,
     Snapshot,
     decide,
+)
+from ranking_evaluate.attempts.events import (
+    Event,
+    Lapse,
+    OperatorRelease,
+    OperatorSettle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
+    Submit,
+    Withdraw,
 )
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sales import Sale

@@ -11,7 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ranking_evaluate.attempts.attempt import OperatorRelease, RecordSettled, State
+from ranking_evaluate.attempts.attempt import State
+from ranking_evaluate.attempts.events import OperatorRelease, RecordSettled
 from ranking_evaluate.attempts.migrations import SCHEMA_VERSION
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable

@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from ranking_evaluate.attempts.attempt import RecordSettled, Submit
+from ranking_evaluate.attempts.events import RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.attempts.watched import WatchedStore

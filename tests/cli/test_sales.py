@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from ranking_evaluate.attempts.attempt import OperatorRelease, RecordSettled, RecordUncertain
+from ranking_evaluate.attempts.events import OperatorRelease, RecordSettled, RecordUncertain
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli import app

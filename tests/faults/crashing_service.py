@@ -31,8 +31,9 @@ from fastapi import FastAPI
 
 from ranking_evaluate import bootstrap
 from ranking_evaluate.attempts import postgres, sqlite
-from ranking_evaluate.attempts.attempt import Attempt, Draft, Event, RecordSettled, Step, Submit
+from ranking_evaluate.attempts.attempt import Attempt, Draft, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.events import Event, RecordSettled, Submit
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli.serve import serve

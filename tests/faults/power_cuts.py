@@ -27,7 +27,8 @@ import pytest
 import structlog
 
 from ranking_evaluate.attempts import sqlite, writer
-from ranking_evaluate.attempts.attempt import (
+from ranking_evaluate.attempts.attempt import State
+from ranking_evaluate.attempts.events import (
     DURABLE,
     Event,
     OperatorRelease,
@@ -36,7 +37,6 @@ from ranking_evaluate.attempts.attempt import (
     RecordRefused,
     RecordSettled,
     RecordSpent,
-    State,
     Submit,
 )
 from ranking_evaluate.attempts.sqlite import SqliteStore

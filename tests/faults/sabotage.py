@@ -19,7 +19,7 @@ import pytest
 from ranking_evaluate import purchase, telemetry
 from ranking_evaluate.attempts import decide as table
 from ranking_evaluate.attempts import sqlite
-from ranking_evaluate.attempts.attempt import Attempt, Draft, Event, OperatorRelease, RecordRefused, State, Step, Submit
+from ranking_evaluate.attempts.attempt import Attempt, Draft, State, Step
 from ranking_evaluate.attempts.decide import (
     Challenge,
     Decision,
@@ -29,6 +29,7 @@ from ranking_evaluate.attempts.decide import (
     Reserve,
     Snapshot,
 )
+from ranking_evaluate.attempts.events import Event, OperatorRelease, RecordRefused, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.order import Delivery, Order, Purchase, draft
 from ranking_evaluate.payments.protocol import Credential, NotSent, Offer, Refused, Settled, Settlement, Uncertain

@@ -26,7 +26,7 @@ import httpx
 import pytest
 from mpp import Challenge, Credential
 
-from ranking_evaluate.attempts.attempt import OperatorRelease
+from ranking_evaluate.attempts.events import OperatorRelease
 from ranking_evaluate.cli.payers.payer import Mandate
 from ranking_evaluate.cli.payers.x402 import sign as sign_x402
 from ranking_evaluate.payments.config import MppConfig

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.attempts.attempt import Event, OperatorRelease, OperatorSettle
+from ranking_evaluate.attempts.events import Event, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.payments.protocol import Refused, Settlement, Spent, Uncertain, Verification
 from tests.http.conftest import BODY, KEY, Service

@@ -9,6 +9,19 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from ranking_evaluate.attempts.events import (
+    Event,
+    Lapse,
+    OperatorRelease,
+    OperatorSettle,
+    RecordNotSent,
+    RecordRefused,
+    RecordSettled,
+    RecordSpent,
+    RecordUncertain,
+    Submit,
+    Withdraw,
+)
 from ranking_evaluate.contract.replay import REPLAY_WINDOW
 
 SUBMIT_MARGIN: Final = 1.0
@@ -38,115 +51,6 @@ class State(StrEnum):
     SETTLED = "settled"
     FAILED = "failed"
     RELEASED = "released"
-
-
-# What may happen to an attempt. Each `Record...` event is named after the outcome that it writes down, a class of
-# payments/protocol.py: `Spent`, `Settled`, `Refused`, `NotSent`, `Uncertain`. Outcome and event are two classes because
-# attempts and payments do not import each other, and because an event holds only what the row keeps of an outcome.
-
-
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """The credential is about to be sent to be settled; `lease_seconds` is how long that may take."""
-
-    lease_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Withdraw:
-    """Verification refused the credential or could not be made; nothing was submitted."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSpent:
-    """Verification found that the payment was submitted already, by somebody: the money may be ours."""
-
-    reason: str
-    code: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordSettled:
-    """The money moved; `receipt` is the receipt header that every 200 of this attempt carries."""
-
-    receipt: str
-    transaction: str
-    payer: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordRefused:
-    """The money definitely did not move and never will by this credential."""
-
-    reason: str
-    receipt: str | None = None
-    code: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordNotSent:
-    """The settle call was definitely not sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordUncertain:
-    """Nobody can tell whether the money moved; `code` and `transaction` are what the provider said, unproved."""
-
-    reason: str
-    code: str | None = None
-    transaction: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lapse:
-    """Somebody saw that the lease of a settling attempt is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorSettle:
-    """An operator found the payment on the chain."""
-
-    receipt: str
-    transaction: str
-    who: str
-    evidence: str
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorRelease:
-    """An operator found that the payment never landed."""
-
-    who: str
-    evidence: str
-
-
-Event = (
-    Submit
-    | Withdraw
-    | RecordSpent
-    | RecordSettled
-    | RecordRefused
-    | RecordNotSent
-    | RecordUncertain
-    | Lapse
-    | OperatorSettle
-    | OperatorRelease
-)
-
-DURABLE: Final = (
-    Submit,
-    RecordSpent,
-    RecordSettled,
-    RecordRefused,
-    RecordNotSent,
-    OperatorSettle,
-    OperatorRelease,
-)
-"""The events that reach the disk before anything is answered or called.
-
-What the others write is visible to every process at once, but a loss of power may take it back: losing it loses
-nothing that anybody was told (docs/lifecycle.md, section 6).
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

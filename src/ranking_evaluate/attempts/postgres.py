@@ -15,9 +15,10 @@ import psycopg
 from psycopg import errors
 from psycopg.pq import TransactionStatus
 
-from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Draft, State, Step
 from ranking_evaluate.attempts.connections import CONNECTIONS, PATIENCE, Connection, Connections, Patience, first_line
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
+from ranking_evaluate.attempts.events import DURABLE, Event
 from ranking_evaluate.attempts.migrations import bring_up_postgres, check, postgres_version
 from ranking_evaluate.attempts.rows import (
     COLUMNS,

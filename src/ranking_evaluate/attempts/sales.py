@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ranking_evaluate.attempts.attempt import Event, OperatorSettle, Step
+from ranking_evaluate.attempts.attempt import Step
+from ranking_evaluate.attempts.events import Event, OperatorSettle
 from ranking_evaluate.core import canonical
 
 

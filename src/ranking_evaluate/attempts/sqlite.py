@@ -11,8 +11,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import apsw
 
-from ranking_evaluate.attempts.attempt import DURABLE, LOST_AND_GONE, Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.attempt import LOST_AND_GONE, Attempt, Audit, Draft, State, Step
 from ranking_evaluate.attempts.decide import Request, Reserve, Snapshot, decide
+from ranking_evaluate.attempts.events import DURABLE, Event
 from ranking_evaluate.attempts.migrations import back_up
 from ranking_evaluate.attempts.reader import Reader
 from ranking_evaluate.attempts.rows import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.events import Event
 from ranking_evaluate.attempts.sales import Sale
 
 
@@ -22,7 +23,7 @@ class AttemptStore(Protocol):
     """Durable attempts, proofs and sales; every method raises `StoreUnavailable` when the store cannot be reached.
 
     A method that writes returns after its one transaction is committed, visible to every process. The events of
-    `attempt.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One clock
+    `events.DURABLE` and a refund are on the disk by then; the others may be lost with the machine's power. One clock
     of the store decides leases and expiry. Several processes may share a store; unique (key, n) and unique proofs keep
     them apart, no lock does.
     """

@@ -8,8 +8,9 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, Event, State, Step
+from ranking_evaluate.attempts.attempt import Attempt, Audit, Draft, State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
+from ranking_evaluate.attempts.events import Event
 from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 
