@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.purge import keep_purging
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.documents import documents
@@ -25,14 +26,19 @@ def build_app(parts: Parts) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await parts.store.open()
         await parts.rates.open()
-        purging = asyncio.create_task(keep_purging(parts.store), name="purge")
+        background = (
+            asyncio.create_task(keep_purging(parts.store), name="purge"),
+            asyncio.create_task(telemetry.keep_telling_repeats(), name="repeats"),
+        )
         for protocol in parts.protocols:
             await protocol.start()
         try:
             yield
         finally:
             await parts.purchases.drain()
-            purging.cancel()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             for protocol in parts.protocols:
                 await protocol.close()
             await parts.store.close()

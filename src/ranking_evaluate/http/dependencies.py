@@ -94,6 +94,7 @@ async def admission(request: Request, parts: Parts) -> InFlight:
     This comes before anything else of the request is looked at.
     """
     await parts.rates.count_request(client_of(request))
+    request.state.told.counted = True
     return parts.in_flight
 
 

@@ -12,6 +12,7 @@ from ranking_evaluate import telemetry
 from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.errors import answer_bug, answer_refusal
+from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.http.responses import common_headers, new_request_id
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -66,6 +67,7 @@ class Envelope:
         finally:
             # The router leaves its route in the scope; a path that has none is the caller's own text.
             told.route = path if protocol else getattr(scope.get("route"), "path", None)
+            told.client = client_of(Request(scope))
             telemetry.log_request(told)
 
 
