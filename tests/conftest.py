@@ -30,6 +30,7 @@ BEYOND_UNIT: Final = (
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
     "cli/test_serve.py",  # Served processes.
+    "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
     "http/test_wire.py",  # Served processes.

@@ -16,6 +16,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ranking_evaluate.cli.streams import say, tell
+
 if TYPE_CHECKING:
     from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 
@@ -44,7 +46,7 @@ def require_sandbox() -> None:
             missing = str(error)
         else:
             return
-    typer.echo(f"Something is missing: {missing}.\n{NEEDS}", err=True)
+    say(f"Something is missing: {missing}.\n{NEEDS}")
     raise typer.Exit(2)
 
 
@@ -140,7 +142,7 @@ def sandbox(
             for funded in running.protocols:
                 console.print(f"\nA first call over {funded.protocol}:", style="bold")
                 # Printed raw: a command line that was wrapped or coloured could not be copied.
-                typer.echo(first_call(running, funded))
+                tell(first_call(running, funded))
             console.print("\nInterrupt (Ctrl+C) to stop.")
             if info is not None:
                 write_info(info, running.info)
@@ -149,7 +151,7 @@ def sandbox(
     except KeyboardInterrupt:
         console.print("Stopped.")
     except (SandboxError, OSError) as error:
-        typer.echo(f"The sandbox failed. {error}", err=True)
+        say(f"The sandbox failed. {error}")
         raise typer.Exit(1) from error
     finally:
         if info is not None and written:

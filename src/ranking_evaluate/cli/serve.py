@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ranking_evaluate.cli.streams import say
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.settings import PREFIX, Settings, SettingsError, read_settings
 
 
@@ -20,7 +22,7 @@ def serve(
         _serve(read_settings(host=host, port=port), host, port)
     except SettingsError as error:
         for fault in error.faults:
-            typer.echo(fault, err=True)
+            say(visible(fault))
         raise typer.Exit(2) from None
 
 
@@ -49,7 +51,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
             graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15,
         )
     except start.StartFailed as error:
-        typer.echo(error, err=True)
+        say(visible(str(error)))
         raise typer.Exit(2) from None
 
 
