@@ -26,7 +26,6 @@ def test_only_marks_that_deceive_are_spelled_out(text: str, shown: str) -> None:
 
 
 def test_no_control_character_of_unicode_is_left() -> None:
-    everything = "".join(map(chr, range(0x110000)))
-    left = {unicodedata.category(one) for one in visible(everything)}
-    assert not left & {"Cc", "Cs", "Zl", "Zp"}
-    assert not set(visible(everything)) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+    shown = visible("".join(map(chr, range(0x10000))))
+    assert not {unicodedata.category(one) for one in set(shown)} & {"Cc", "Cs", "Zl", "Zp"}
+    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
