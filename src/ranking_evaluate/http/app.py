@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -23,20 +23,19 @@ def build_app(parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await parts.store.open()
-        await parts.rates.open()
-        purging = asyncio.create_task(keep_purging(parts.store), name="purge")
-        for protocol in parts.protocols:
-            await protocol.start()
-        try:
-            yield
-        finally:
-            await parts.purchases.drain()
-            purging.cancel()
+        # What was opened is closed in the opposite order, also where a later part does not open, or fails to close.
+        async with AsyncExitStack() as closing:
+            await parts.store.open()
+            closing.push_async_callback(parts.store.close)
+            closing.push_async_callback(parts.rates.close)
+            await parts.rates.open()
+            purging = asyncio.create_task(keep_purging(parts.store), name="purge")
+            closing.callback(purging.cancel)
             for protocol in parts.protocols:
-                await protocol.close()
-            await parts.store.close()
-            await parts.rates.close()
+                closing.push_async_callback(protocol.close)
+                await protocol.start()
+            closing.push_async_callback(parts.purchases.drain)
+            yield
 
     app = FastAPI(
         title="ranking-evaluate",
