@@ -57,19 +57,26 @@ class BareRefusals:
         return Refusal(408, ((b"x-path", scope["path"].encode() if scope else b"none"),), b"body too slow")
 
 
-Connect = Callable[[], socket.socket]
-Serve = Callable[[Limits], Connect]
+Connect = Callable[..., socket.socket]
+Serve = Callable[..., Connect]
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     with contextlib.ExitStack() as stack:
 
-        def start(limits: Limits) -> Connect:
+        def start(limits: Limits, *trusted_proxies: str) -> Connect:
             listener = stack.enter_context(socket.socket())
             listener.bind((LOOPBACK, 0))
             running = uvicorn.Server(
-                configuration(app, limits=limits, refusals=BareRefusals(), trusted_proxies=(), graceful_seconds=2)
+                configuration(
+                    app,
+                    limits=limits,
+                    refusals=BareRefusals(),
+                    client_of=str,
+                    trusted_proxies=trusted_proxies,
+                    graceful_seconds=2,
+                )
             )
             thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
             thread.start()
@@ -78,7 +85,11 @@ def serve() -> Iterator[Serve]:
             while not running.started:
                 time.sleep(0.005)
             address = listener.getsockname()
-            return lambda: stack.enter_context(socket.create_connection(address, 5))
+
+            def connect(source: str = LOOPBACK) -> socket.socket:
+                return stack.enter_context(socket.create_connection(address, 5, (source, 0)))
+
+            return connect
 
         yield start
 
