@@ -39,6 +39,7 @@ BEYOND_UNIT: Final = (
     "payments/test_late_loop.py",  # Holds its loop up, second by second.
     "payments/test_mpp.py",  # A chain.
     "server/test_connection.py",  # Waits for deadlines.
+    "test_deadline.py",  # Holds its loop up.
     "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
