@@ -37,8 +37,10 @@ BEYOND_UNIT: Final = (
     "oracles/test_peers.py",  # Other tools, of which one runs in a process of its own.
     "payments/test_cdp.py",  # An SDK that takes seconds to import.
     "payments/test_evm.py",  # A chain.
+    "payments/test_late_loop.py",  # Holds its loop up, second by second.
     "payments/test_mpp.py",  # A chain.
     "server/test_connection.py",  # Waits for deadlines.
+    "test_deadline.py",  # Holds its loop up.
     "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.

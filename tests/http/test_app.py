@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
-from ranking_evaluate import evaluate, telemetry
+from ranking_evaluate import evaluate
 from ranking_evaluate.http import documents, health, preflight, routes
 from ranking_evaluate.http.early_refusals import EarlyRefusals
-from ranking_evaluate.http.requests import client_of
+from ranking_evaluate.http.requests import client_of, counted_as
 from ranking_evaluate.payments.protocol import Readiness, Settlement
 from ranking_evaluate.sandbox.processes import LOOPBACK
 from ranking_evaluate.server.limits import Limits
@@ -240,16 +237,6 @@ def broken(*given: Any, **named: Any) -> Any:
     raise ZeroDivisionError("".join(("can", "ary")))
 
 
-@pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Return what reads the log as `serve` writes it."""
-    stream = io.TextIOWrapper(io.BytesIO())
-    monkeypatch.setattr(sys, "stderr", stream)
-    telemetry.configure_logs("info")
-    yield lambda: stream.buffer.getvalue().decode()
-    structlog.reset_defaults()
-
-
 async def test_a_bug_is_a_problem_of_ours_and_its_text_stays_unsaid(service: Service, logs: Callable[[], str]) -> None:
     service.protocol.challenge = broken  # type: ignore[method-assign]
     answer = await service.post()
@@ -316,6 +303,7 @@ async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, lo
         service.app,
         limits=Limits(body_seconds=0.2),
         refusals=EarlyRefusals(service.app.state.parts.header_names),
+        client_of=counted_as,
         trusted_proxies=(),
         graceful_seconds=2,
     )

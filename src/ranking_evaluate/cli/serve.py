@@ -31,6 +31,8 @@ def _serve(settings: Settings, host: str, port: int) -> None:
     from ranking_evaluate import telemetry
     from ranking_evaluate.bootstrap import build
     from ranking_evaluate.http.early_refusals import EarlyRefusals
+    from ranking_evaluate.http.requests import counted_as
+    from ranking_evaluate.purchase import RECORD_FOR
     from ranking_evaluate.server import start
     from ranking_evaluate.server.limits import Limits
 
@@ -46,9 +48,10 @@ def _serve(settings: Settings, host: str, port: int) -> None:
             listener,
             limits=Limits(),
             refusals=EarlyRefusals(app.state.parts.header_names),
+            client_of=counted_as,
             explain=_explain,
             trusted_proxies=settings.trusted_proxies,
-            graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15,
+            graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15 + RECORD_FOR,
         )
     except start.StartFailed as error:
         say(visible(str(error)))

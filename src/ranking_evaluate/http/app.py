@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -24,25 +24,19 @@ def build_app(parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await parts.store.open()
-        await parts.rates.open()
-        background = (
-            asyncio.create_task(keep_purging(parts.store), name="purge"),
-            asyncio.create_task(telemetry.keep_telling_repeats(), name="repeats"),
-        )
-        for protocol in parts.protocols:
-            await protocol.start()
-        try:
-            yield
-        finally:
-            await parts.purchases.drain()
-            for task in background:
-                task.cancel()
-            await asyncio.gather(*background, return_exceptions=True)
+        # What was opened is closed in the opposite order, also where a later part does not open, or fails to close.
+        async with AsyncExitStack() as closing:
+            await parts.store.open()
+            closing.push_async_callback(parts.store.close)
+            closing.push_async_callback(parts.rates.close)
+            await parts.rates.open()
+            for coroutine in (keep_purging(parts.store), telemetry.keep_telling_repeats()):
+                closing.push_async_callback(_end, asyncio.create_task(coroutine))
             for protocol in parts.protocols:
-                await protocol.close()
-            await parts.store.close()
-            await parts.rates.close()
+                closing.push_async_callback(protocol.close)
+                await protocol.start()
+            closing.push_async_callback(parts.purchases.drain)
+            yield
 
     app = FastAPI(
         title="ranking-evaluate",
@@ -71,3 +65,9 @@ def build_app(parts: Parts) -> FastAPI:
         )
     app.add_middleware(Envelope, parts=parts)
     return app
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended: what it does at its end belongs to the service's own."""
+    task.cancel()
+    await asyncio.wait([task])

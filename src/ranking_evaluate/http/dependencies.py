@@ -15,6 +15,7 @@ from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.headers import HeaderNames, header_names
+from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.http.requests import client_of, read_headers, read_key
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -76,6 +77,11 @@ class Parts:
     def in_flight(self) -> InFlight:
         """The places for requests that are being served."""
         return InFlight(self.max_in_flight)
+
+    @cached_property
+    def store_health(self) -> StoreHealth:
+        """Whether the store can be used, for all who ask."""
+        return StoreHealth(self.store)
 
     @cached_property
     def paid(self) -> dict[str, Sold]:

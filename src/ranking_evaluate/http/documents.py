@@ -15,13 +15,12 @@ from pydantic import Field, with_config
 from starlette.routing import BaseRoute
 from typing_extensions import TypedDict
 
-from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract import home, llms, openapi, reference
 from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.core import canonical
-from ranking_evaluate.http.health import state_of
+from ranking_evaluate.http.health import StoreHealth, state_of
 from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.protocol import Announcement, PaymentProtocol
@@ -105,7 +104,7 @@ def serve(document: Document, known: str) -> Response:
     return Response(document.content, headers=headers, media_type=document.media_type)
 
 
-async def show_home(origin: str, store: AttemptStore, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def show_home(origin: str, store: StoreHealth, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
     """Return the home page with the readiness of this moment."""
     page = home.render(origin, await state_of(store, wires, protocols), wires)
     headers = {

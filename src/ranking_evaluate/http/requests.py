@@ -91,13 +91,14 @@ def _too_large() -> TooLarge:
 
 
 def client_of(request: Request) -> str:
-    """Return whom a rate counts: the peer's address, and for IPv6 its /64, which one host usually owns whole."""
+    """Return whom a rate counts as the sender of a request."""
     client = request.scope.get("client")
-    return _counted(client[0] if client else "unknown")
+    return counted_as(client[0] if client else "unknown")
 
 
 @lru_cache(maxsize=4096)
-def _counted(host: str) -> str:
+def counted_as(host: str) -> str:
+    """Return whom an address counts as: itself, and for IPv6 its /64, which one host usually owns whole."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -111,7 +111,7 @@ async def healthz() -> Alive:
 @router.head("/readyz", include_in_schema=False)
 async def readyz(parts: PartsOf, response: Response) -> ServiceState:
     """Ready when the store answers and every configured protocol is ready, at least one."""
-    state = await health.state_of(parts.store, parts.wires, parts.protocols)
+    state = await health.state_of(parts.store_health, parts.wires, parts.protocols)
     response.status_code = 200 if state["ready"] else 503
     return state
 
@@ -197,7 +197,7 @@ async def ask(
 @router.head("/", dependencies=[ADMITTED], include_in_schema=False)
 async def home(parts: PartsOf) -> Response:
     """What is sold here, whether it can be bought now, and a first call to copy."""
-    return await documents.show_home(parts.public_origin, parts.store, parts.wires, parts.protocols)
+    return await documents.show_home(parts.public_origin, parts.store_health, parts.wires, parts.protocols)
 
 
 @router.get(

@@ -29,7 +29,7 @@ from ranking_evaluate.contract.discovery import input_of
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
-from ranking_evaluate.payments.connecting import Connecting
+from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
 from ranking_evaluate.payments.protocol import (
@@ -85,7 +85,7 @@ class X402Protocol:
         await self._connecting.stop()
         await self._facilitator.close()
 
-    async def _connect(self) -> str | None:
+    async def _connect(self) -> Obstacle | None:
         """Ask the facilitator once; return why it cannot be used, or None."""
         try:
             supported = SupportedResponse.model_validate(await self._facilitator.supported())
@@ -95,11 +95,12 @@ class X402Protocol:
             server.initialize()
             self._requirements_of(server, amount=1)
         except FacilitatorError as error:
-            return str(error)
-        except ValidationError:
-            return "the facilitator's /supported document is not of the x402 form"
+            return Obstacle(error.words, str(error))
+        except ValidationError as error:
+            return Obstacle("the facilitator's /supported document is not of the x402 form", type(error).__name__)
         except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, nothing can be taken.
-            return f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
+            words = f"the facilitator cannot serve {SCHEME} on {self._config.network}"
+            return Obstacle(words, type(error).__name__)
         self._server = server
         return None
 
