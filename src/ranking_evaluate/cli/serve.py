@@ -43,7 +43,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
             app,
             listener,
             limits=Limits(),
-            refusals=EarlyRefusals(app.state.parts.header_names),
+            refusals=EarlyRefusals(app.state.parts.header_names, app.state.parts.cors),
             explain=_explain,
             trusted_proxies=settings.trusted_proxies,
             graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15,

@@ -37,6 +37,7 @@ class Wire:
         credential_header: The request header that pays, in the letters of the protocol's own documents.
         challenge_header: The header of a 402 that names the terms.
         receipt_header: The header of an answer that says what the payment came to.
+        client_headers: Request headers that its clients add by themselves, so that pages must be allowed to send them.
         scheme: The authorization scheme of its credentials, where the credential header is shared with other uses.
         leading_facts: What the published payment workflow says of it, before the names of the headers.
         facts: The same, after them: version or method, scheme, and the official SDK.
@@ -50,6 +51,7 @@ class Wire:
     credential_header: str
     challenge_header: str
     receipt_header: str
+    client_headers: tuple[str, ...] = ()
     scheme: str | None = None
     leading_facts: Facts = ()
     facts: Facts = ()
