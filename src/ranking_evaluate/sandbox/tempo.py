@@ -108,8 +108,16 @@ class TempoProxy:
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("Access-Control-Allow-Origin", "*")
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_OPTIONS(self) -> None:
+                # A wallet in a page asks the node itself, which a real one allows too, and so does anvil.
+                self.send_response(204)
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.send_header("Access-Control-Allow-Headers", "Content-Type")
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Write nothing: a call holds a signed transaction."""
