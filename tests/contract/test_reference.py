@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 RENDERED = reference.render(WIRES)
 PAGES = [path for path in RENDERED if path.endswith((".md", ".txt"))]
 
-LIVE = {"/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt", "/reference/"}
+LIVE = {
+    *("/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt"),
+    *("/reference", "/reference/", "/reference/services"),
+}
 
 
 def text(path: str) -> str:
@@ -92,6 +95,15 @@ def test_llms_says_what_it_must() -> None:
         assert word in said
     for client in llms.clients(WIRES):
         assert client.source.rstrip() in said
+
+
+def test_the_sections_of_llms_hold_links_alone() -> None:
+    """The form of llmstxt.org: no heading before the first section, and in sections nothing but links."""
+    before, *sections = re.split("^##", text("llms.txt"), flags=re.MULTILINE)
+    assert before.startswith("# ranking-evaluate\n\n> ")
+    assert [section.splitlines()[0] for section in sections] == [" Operations", " Documents"]
+    for line in (line for section in sections for line in section.splitlines()[1:] if line):
+        assert re.fullmatch(r"- \[[^\]]+\]\([^)]+\): .+", line), line
 
 
 @pytest.mark.parametrize("client", llms.clients(WIRES), ids=lambda client: client.name)

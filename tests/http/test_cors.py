@@ -74,8 +74,8 @@ def test_what_official_clients_add_by_themselves_is_allowed(added: str) -> None:
 
 
 def preflight(*lines: tuple[bytes, bytes]) -> Response:
-    scope = {"type": "http", "method": "OPTIONS", "path": PATH, "headers": list(lines)}
-    scope["state"] = {"told": telemetry.Request("the id")}
+    state = {"told": telemetry.Request("the id")}
+    scope = {"type": "http", "method": "OPTIONS", "path": PATH, "headers": list(lines), "state": state}
     return Cors(("*",), header_names(WIRES)).answer_preflight(Request(scope))
 
 

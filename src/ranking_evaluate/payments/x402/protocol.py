@@ -19,7 +19,6 @@ from x402.schemas import (
     AssetAmount,
     PaymentRequired,
     PaymentRequirements,
-    ResourceInfo,
     SettleResponse,
     SupportedResponse,
     VerifyResponse,
@@ -49,6 +48,7 @@ from ranking_evaluate.payments.protocol import (
     Verification,
 )
 from ranking_evaluate.payments.x402.credential import content_of, objection, read_credential
+from ranking_evaluate.payments.x402.resource import ANSWER, resource_of
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
 
 MAX_CHALLENGE_BYTES: Final = 4_096
@@ -163,9 +163,10 @@ class X402Protocol:
             )
             # The SDK leaves the method to its own middleware.
             discovery["bazaar"]["info"]["input"]["method"] = "POST"
+            discovery["bazaar"]["schema"]["properties"]["output"] = ANSWER
             required = await server.create_payment_required_response(
                 [self._requirements_of(server, offer.amount)],
-                resource=ResourceInfo(url=offer.url, description=offer.description, mime_type="application/json"),
+                resource=resource_of(offer),
                 error=reason or "PAYMENT-SIGNATURE header is required",
                 # The SDK changes what it is given, so it gets fresh declarations every time.
                 extensions={
