@@ -1,7 +1,7 @@
 """CORS: what pages of other origins may send here, and what they may read of the answers.
 
-The Fetch standard, sections 3.3.4 (the preflight) and 3.3.5 (what it is answered). Starlette's middleware answers
-preflights with texts of its own, and the answers that the server gives before it could have none of these headers.
+The rules are those of the Fetch standard, under "CORS protocol". Starlette's middleware answers preflights with texts of
+its own, and what the server answers before the application could have none of these headers.
 """
 
 from __future__ import annotations
