@@ -80,8 +80,8 @@ def test_llms_says_what_it_must() -> None:
         "payment-identifier",
         "set_spend_controls",
         "setSpendControls",
-        "on_before_payment_creation",
-        "onBeforePaymentCreation",
+        "on_after_payment_creation",
+        "onAfterPaymentCreation",
         "max_payment_retries=1",
         "When not to pay again",
         "What no server can promise",
@@ -92,6 +92,10 @@ def test_llms_says_what_it_must() -> None:
         assert word in said
     for client in llms.clients(WIRES):
         assert client.source.rstrip() in said
+
+
+def test_no_sample_writes_the_identifier_by_itself() -> None:
+    assert not re.search(r"payment_identifier_to|PaymentIdentifierTo|before_?payment", text("llms.txt"), re.IGNORECASE)
 
 
 @pytest.mark.parametrize("client", llms.clients(WIRES), ids=lambda client: client.name)
