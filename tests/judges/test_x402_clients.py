@@ -447,10 +447,10 @@ def test_a_missing_identifier_and_another_one_are_told_apart_with_the_remedy_of_
     for case in (put("extensions", value=...), put("extensions", "payment-identifier", "info", "id", value=...)):
         missing = buyer.post(other, changed(credential, case))
         assert (missing.status_code, missing.json()["code"], missing.json()["cause"]) == (*MISMATCH, "missing")
-        assert "without a credential, and sign the terms of that answer" in missing.json()["nextStep"]
+        assert "no payment-identifier" in missing.json()["detail"]
     different = buyer.post(key, credential)
     assert (different.status_code, different.json()["code"], different.json()["cause"]) == (*MISMATCH, "different")
-    assert "A credential goes with the Idempotency-Key that it names" in different.json()["nextStep"]
+    assert "is not the Idempotency-Key" in different.json()["detail"]
     assert books.moved == 0
     # Both remedies are true: the terms for this key can be signed as they are, and the credential is good for its own.
     assert buyer.post(key, signed(buyer.post(key), buyer.wallet_key)).status_code == 200

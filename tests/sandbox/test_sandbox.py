@@ -18,7 +18,7 @@ from rich.console import Console
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
 from ranking_evaluate.cli.payers.payer import Mandate, PayError
-from ranking_evaluate.cli.sandbox import SMALL_INPUT, exports_text, first_call, info_text, summary, write_private
+from ranking_evaluate.cli.sandbox import SMALL_INPUT, first_call, info_text, summary, write_private
 from ranking_evaluate.sandbox import Sandbox, SandboxError
 from ranking_evaluate.sandbox.processes import free_port, is_port_free
 

@@ -45,13 +45,6 @@ _FIX_INPUT: Final = "Correct the input and send it again with the same Idempoten
 _FIX_REQUEST: Final = "Correct the request and send it again; nothing was charged."
 _NEVER_AGAIN: Final = "Do not pay again under any key for this purchase."
 
-UNNAMED_PURCHASE: Final = (
-    "The credential was not used. Send the request with this Idempotency-Key and without a credential, and sign the "
-    "terms of that answer: they name the key. A client has to return the extensions that it is given, as the official "
-    "SDKs do."
-)
-"""The next step of PAYMENT_IDENTIFIER_MISMATCH where the credential names no purchase at all."""
-
 PROBLEMS: Final[dict[str, Problem]] = {
     # 400
     "MALFORMED_JSON": Problem("The body is not JSON", False, _FIX_INPUT),
@@ -69,9 +62,9 @@ PROBLEMS: Final[dict[str, Problem]] = {
     "PAYMENT_IDENTIFIER_MISMATCH": Problem(
         "The payment does not name this purchase",
         False,
-        "A credential goes with the Idempotency-Key that it names, and with the body of that purchase, in every "
-        "resend. For a new purchase send the request with this key and without a credential, and sign the terms of "
-        "that answer: they name this key.",
+        "If the credential names another Idempotency-Key, send it with that key and the body of that purchase. If it "
+        "names none, or this is a new purchase, send the request with this key and without a credential, and sign the "
+        "terms of that answer: they name the key, and a client has to return the extensions that it is given.",
     ),
     "PAYMENT_PROTOCOL_MISMATCH": Problem(
         "The credential belongs to the other protocol's route",
@@ -217,7 +210,6 @@ class ServiceError(Exception):
         pointer: RFC 6901 pointer into the input.
         violations: The broken places of the input, every one of a small input, at most 20.
         cause: A short word that tells apart what one code has in common.
-        next_step: What to do in this case, where that is not what the code's row says.
         retry_after: Seconds, when waiting helps.
         headers: More response headers, a challenge's above all.
         members: More members of the problem; they win over the common ones.
@@ -234,7 +226,6 @@ class ServiceError(Exception):
         pointer: str | None = None,
         violations: tuple[Violation, ...] = (),
         cause: str | None = None,
-        next_step: str | None = None,
         retry_after: int | None = None,
         headers: Mapping[str, str] | None = None,
         members: Mapping[str, object] | None = None,
@@ -245,7 +236,6 @@ class ServiceError(Exception):
         self.pointer = pointer
         self.violations = violations
         self.cause = cause
-        self.next_step = next_step
         self.retry_after = retry_after
         self.headers = dict(headers or {})
         self.members = dict(members or {})
@@ -269,7 +259,7 @@ class ServiceError(Exception):
         return document | {
             "retryable": row.retryable,
             "retryAfter": self.retry_after,
-            "nextStep": self.next_step or row.next_step,
+            "nextStep": row.next_step,
             "requestId": request_id,
             **self.members,
         }

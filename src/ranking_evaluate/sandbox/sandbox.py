@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 import httpx
 
 from ranking_evaluate.contract.llms import variable
-from ranking_evaluate.sandbox.funded import FundedProtocol
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError, free_port, is_port_free
 from ranking_evaluate.sandbox.tempo import mpp_protocol
 from ranking_evaluate.sandbox.wallets import new_wallet

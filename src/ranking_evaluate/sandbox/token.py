@@ -75,7 +75,7 @@ def artifact() -> dict[str, Any]:
 
 
 def deploy_token(chain: Chain, at: str | None = None) -> Token:
-    """Deploy the token on `chain` and return it; with `at` its code is put to that address, as if it had grown there."""
+    """Deploy the token on `chain` and return it; with `at` its code is put to that address instead."""
     compiled = artifact()
     factory: type[Contract] = chain.web3.eth.contract(abi=compiled["abi"], bytecode=compiled["bytecode"])
     transaction = factory.constructor().transact({"from": chain.web3.eth.accounts[0]})

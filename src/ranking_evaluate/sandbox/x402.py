@@ -27,7 +27,7 @@ def x402_protocol(processes: Processes, payer: Wallet, network: str = LOCAL) -> 
     Args:
         processes: Where the chain belongs.
         payer: Who is to buy.
-        network: What the chain calls itself. As a network that is known by name it has its token where that one has USDC.
+        network: What the chain calls itself; one that is known by name has the token where that network has USDC.
     """
     chain = start_anvil(processes, chain_id=int(network.removeprefix("eip155:")))
     install_multicall3(chain, processes)

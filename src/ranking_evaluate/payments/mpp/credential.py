@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 import mpp
 from mpp import BodyDigest
 
-from ranking_evaluate.contract.errors import UNNAMED_PURCHASE, RequestMalformed
+from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.contract.wire import MAX_SHARED_HEADER
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
@@ -113,7 +113,6 @@ def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
             "PAYMENT_IDENTIFIER_MISMATCH",
             "The credential answers a challenge that names no purchase.",
             cause="missing",
-            next_step=UNNAMED_PURCHASE,
         )
     if key != offer.key:
         raise RequestMalformed(

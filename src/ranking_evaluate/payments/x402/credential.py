@@ -18,7 +18,7 @@ from x402.extensions.payment_identifier import (
 )
 from x402.schemas import PaymentPayload, PaymentRequirements
 
-from ranking_evaluate.contract.errors import UNNAMED_PURCHASE, RequestMalformed
+from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
@@ -68,7 +68,6 @@ def read_credential(header: str, key: str) -> Credential:
             "The credential has no payment-identifier: its client left out the extensions of the 402 that it signed, "
             "or signed one that names no purchase, such as a GET's.",
             cause="missing",
-            next_step=UNNAMED_PURCHASE,
         )
     if identifier != key:
         raise RequestMalformed(
