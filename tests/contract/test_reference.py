@@ -83,8 +83,8 @@ def test_llms_says_what_it_must() -> None:
         "payment-identifier",
         "set_spend_controls",
         "setSpendControls",
-        "on_before_payment_creation",
-        "onBeforePaymentCreation",
+        "on_after_payment_creation",
+        "onAfterPaymentCreation",
         "max_payment_retries=1",
         "When not to pay again",
         "What no server can promise",
@@ -104,6 +104,10 @@ def test_the_sections_of_llms_hold_links_alone() -> None:
     assert [section.splitlines()[0] for section in sections] == [" Operations", " Documents"]
     for line in (line for section in sections for line in section.splitlines()[1:] if line):
         assert re.fullmatch(r"- \[[^\]]+\]\([^)]+\): .+", line), line
+
+
+def test_no_sample_writes_the_identifier_by_itself() -> None:
+    assert not re.search(r"payment_identifier_to|PaymentIdentifierTo|before_?payment", text("llms.txt"), re.IGNORECASE)
 
 
 @pytest.mark.parametrize("client", llms.clients(WIRES), ids=lambda client: client.name)

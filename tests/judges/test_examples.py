@@ -70,7 +70,7 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
         "HOME": str(tmp_path),
         **settings(text, protocol),
         "WALLET_KEY": funded.payer.key,
-        "RPC_URL": str(funded.info["rpc"]),
+        "MPP_RPC_URL": str(funded.info["rpc"]),
     }
     key = f"example_{secrets.token_hex(12)}"
     before = funded.balance(funded.payee)
@@ -109,9 +109,9 @@ def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: P
             "PATH": os.defpath,
             "HOME": str(tmp_path),
             **settings(text, protocol),
-            "ASSET": "0x" + "11" * 20,
+            f"{protocol.upper()}_ASSET": "0x" + "11" * 20,
             "WALLET_KEY": funded.payer.key,
-            "RPC_URL": str(funded.info["rpc"]),
+            "MPP_RPC_URL": str(funded.info["rpc"]),
         }
         key = f"example_{secrets.token_hex(12)}"
         before = funded.balance(funded.payee)

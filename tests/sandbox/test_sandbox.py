@@ -18,7 +18,7 @@ from rich.console import Console
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
 from ranking_evaluate.cli.payers.payer import Mandate, PayError
-from ranking_evaluate.cli.sandbox import SMALL_INPUT, first_call, summary, write_info
+from ranking_evaluate.cli.sandbox import SMALL_INPUT, first_call, info_text, summary, write_private
 from ranking_evaluate.sandbox import Sandbox, SandboxError
 from ranking_evaluate.sandbox.processes import free_port, is_port_free
 
@@ -116,7 +116,7 @@ def test_a_taken_port_is_named(sandbox: Callable[..., Sandbox]) -> None:
 
 def test_the_info_file_appears_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "info.json"
-    write_info(path, {"origin": "http://127.0.0.1:8402"})
+    write_private(path, info_text({"origin": "http://127.0.0.1:8402"}))
     assert json.loads(path.read_text()) == {"origin": "http://127.0.0.1:8402"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]

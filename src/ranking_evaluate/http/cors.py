@@ -1,7 +1,7 @@
 """CORS: what pages of other origins may send here, and what they may read of the answers.
 
-The rules are those of the Fetch standard, under "CORS protocol". Starlette's middleware answers preflights with texts of
-its own, and what the server answers before the application could have none of these headers.
+The rules are those of the Fetch standard, under "CORS protocol". Starlette's middleware answers preflights with texts
+of its own, and what the server answers before the application could have none of these headers.
 """
 
 from __future__ import annotations

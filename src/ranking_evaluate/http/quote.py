@@ -38,7 +38,7 @@ async def quote(
         raise Unavailable(
             "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
         )
-    offer = offer_of(operation, url=url, key=DISCOVERY_KEY, body=example_body(operation))
+    offer = offer_of(operation, url=url, key=DISCOVERY_KEY, body=example_body(operation), for_discovery=True)
     challenge = await protocol.challenge(offer)
     raise PaymentRequired(
         "PAYMENT_REQUIRED",

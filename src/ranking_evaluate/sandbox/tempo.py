@@ -171,10 +171,11 @@ def tempo_chain(processes: Processes, proxy: Callable[[str], ProxyT]) -> Iterato
 
 
 @contextmanager
-def mpp_protocol(processes: Processes) -> Iterator[FundedProtocol]:
-    """Start everything that MPP payments need and yield it."""
+def mpp_protocol(processes: Processes, payer: Wallet) -> Iterator[FundedProtocol]:
+    """Start everything that MPP payments need, give the payer its money, and yield it."""
     with tempo_chain(processes, TempoProxy) as (tempo, _):
-        payer, payee = tempo.new_payer(), new_wallet()
+        tempo.fund(payer.address, PAYER_TOKENS)
+        payee = new_wallet()
         info: dict[str, str | int] = {
             "chainId": CHAIN_ID,
             "rpc": tempo.rpc,
@@ -199,6 +200,7 @@ def mpp_protocol(processes: Processes) -> Iterator[FundedProtocol]:
                 "RANKING_EVALUATE_MPP_SECRET_KEY": secrets.token_urlsafe(48),
             },
             info=info,
+            exports={"NETWORK": tempo.chain.network, "ASSET": PATH_USD, "RPC_URL": tempo.rpc},
             rpc=tempo.rpc,
             takes_gas_in_asset=True,
             balance=tempo.balance,

@@ -8,14 +8,12 @@ from urllib.parse import urljoin
 from x402.schemas import ResourceInfo
 
 from ranking_evaluate.contract import icon
-from ranking_evaluate.operations import registry
 from ranking_evaluate.payments.protocol import Offer
 
 SERVICE_NAME: Final = "ranking-evaluate"
-TAGS: Final = ("ranking", "retrieval", "evaluation")
-"""Beside the operation's own category; a facilitator takes five, of at most 32 characters."""
+TAGS: Final = ("ranking", "retrieval")
 
-ANSWER: Final = {"type": "object", "properties": {"example": {"type": "object"}}}
+ANSWER: Final = {"properties": {"example": {"type": "object"}}}
 """What the challenge says of the answer: that it is a JSON object.
 
 Indexers count an endpoint that says nothing of it as broken. Its own schema would triple the header, which clients
@@ -23,13 +21,13 @@ echo; it stands in the service contract and in OpenAPI.
 """
 
 
-def resource_of(offer: Offer) -> ResourceInfo:
+def resource_of(offer: Offer, description: str) -> ResourceInfo:
     """Return the resource of a challenge, with the metadata that specs/extensions/bazaar.md of x402 names."""
     return ResourceInfo(
         url=offer.url,
-        description=offer.description,
+        description=description,
         mime_type="application/json",
         service_name=SERVICE_NAME,
-        tags=[registry.find(offer.operation).category, *TAGS],
+        tags=list(TAGS),
         icon_url=urljoin(offer.url, icon.PATH),
     )
