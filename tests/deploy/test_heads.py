@@ -40,16 +40,12 @@ def rounded(ways: Iterable[Asked]) -> int:
 
 def test_the_documented_sizes_are_those_of_the_service(place: Neighbourhood, usual: Service, longest: Service) -> None:
     ways, longest_ways = asked_everything(place, usual), asked_everything(place, longest, LONGEST_KEY_BYTES)
-    rows = [
-        [operation.id, *(rounded(way for way in ways if way[:2] == (name, operation.id)) for name in COLUMNS)]
+    rows = {
+        operation.id: [rounded(way for way in ways if way[:2] == (name, operation.id)) for name in COLUMNS]
         for operation in OPERATIONS
-    ]
-    rows.append(
-        ["longest origin and key", *(rounded(way for way in longest_ways if way.name == name) for name in COLUMNS)]
-    )
-    written = "".join(
-        f"| {' | '.join(f'{cell:,}' if isinstance(cell, int) else cell for cell in row)} |\n" for row in rows
-    )
+    }
+    rows["longest origin and key"] = [rounded(way for way in longest_ways if way.name == name) for name in COLUMNS]
+    written = "".join(f"| {' | '.join((row, *(f'{size:,}' for size in sizes)))} |\n" for row, sizes in rows.items())
     table = re.search(r"\n\| bytes, rounded up \|.*\n\|.*\n((?:\|.*\n)+)", OPERATE.read_text(encoding="utf-8"))
     assert table
     assert table[1] == written

@@ -87,7 +87,8 @@ def python_httpx(url: str, body: bytes, key: str, wallet_key: str, home: Path) -
             answer = await http.post(
                 url, content=body, headers={"Content-Type": "application/json", "Idempotency-Key": key}
             )
-        return answer.content
+        content: bytes = answer.content
+        return content
 
     return asyncio.run(buy())
 
@@ -99,7 +100,8 @@ def python_requests(url: str, body: bytes, key: str, wallet_key: str, home: Path
         answer = session.post(
             url, data=body, headers={"Content-Type": "application/json", "Idempotency-Key": key}, timeout=60
         )
-    return answer.content
+    content: bytes = answer.content
+    return content
 
 
 def typescript_fetch(url: str, body: bytes, key: str, wallet_key: str, home: Path) -> bytes:
