@@ -266,12 +266,13 @@ async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, lo
             await asyncio.sleep(0.01)
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: {KEY}\r\n"
-        writer.write(head.encode() + b"Content-Length: 10\r\n\r\n{")
+        writer.write(head.encode() + b"Origin: https://shop.example\r\nContent-Length: 10\r\n\r\n{")
         answer = (await reader.read()).decode()
         writer.close()
         running.should_exit = True
         await serving
     assert answer.startswith("HTTP/1.1 408 ")
+    assert "access-control-allow-origin: *\r\n" in answer
     told = [line for line in map(json.loads, logs().splitlines()) if line["event"] == "request"]
     assert [(line["route"], line["status"], line["code"]) for line in told] == [(PATH, 408, "REQUEST_TIMEOUT")]
     assert f"x-request-id: {told[0]['request_id']}" in answer
