@@ -19,6 +19,7 @@ from tests.postgres import PostgresServer
 
 BEYOND_UNIT: Final = (
     "bench",  # Times whole services.
+    "deploy",  # Served processes behind nginx.
     "faults",  # Chains, PostgreSQL, services that are killed.
     "hostile",  # Served processes.
     "judges",  # Chains, Node, a browser.

@@ -911,7 +911,7 @@ async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
 async def test_the_sandbox_protocol_brings_all_that_the_service_needs_and_can_be_paid() -> None:
     processes = Processes()
     try:
-        with mpp_protocol(processes) as sandbox:
+        with mpp_protocol(processes, new_wallet()) as sandbox:
             config = read_settings(sandbox.environment).mpp
             assert config is not None
             before = sandbox.balance(sandbox.payer.address)

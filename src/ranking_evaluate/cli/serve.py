@@ -47,7 +47,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
             app,
             listener,
             limits=Limits(),
-            refusals=EarlyRefusals(app.state.parts.header_names),
+            refusals=EarlyRefusals(app.state.parts.header_names, app.state.parts.cors),
             client_of=counted_as,
             explain=_explain,
             trusted_proxies=settings.trusted_proxies,

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
-from fastapi.middleware.cors import CORSMiddleware
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.purge import keep_purging
+from ranking_evaluate.http.cors import CorsLayer
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.documents import documents
 from ranking_evaluate.http.errors import HANDLERS
@@ -56,13 +56,7 @@ def build_app(parts: Parts) -> FastAPI:
     )
     # What is added last stands outermost.
     if parts.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=parts.cors_origins,
-            allow_methods=("GET", "POST", "HEAD"),
-            allow_headers=parts.header_names.allowed,
-            expose_headers=parts.header_names.exposed,
-        )
+        app.add_middleware(CorsLayer, cors=parts.cors)
     app.add_middleware(Envelope, parts=parts)
     return app
 

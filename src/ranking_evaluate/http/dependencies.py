@@ -14,6 +14,7 @@ from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.http.cors import Cors
 from ranking_evaluate.http.headers import HeaderNames, header_names
 from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.http.requests import client_of, read_headers, read_key
@@ -72,6 +73,11 @@ class Parts:
     def header_names(self) -> HeaderNames:
         """The header names of all protocols, whether they are configured or not."""
         return header_names(self.wires)
+
+    @cached_property
+    def cors(self) -> Cors:
+        """Who may call from a browser."""
+        return Cors(self.cors_origins, self.header_names)
 
     @cached_property
     def in_flight(self) -> InFlight:

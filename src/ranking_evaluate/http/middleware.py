@@ -44,10 +44,8 @@ class Envelope:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told.status = message["status"]
-                # CORS says by itself that answers vary by Origin, which our own line says too.
-                given = [line for line in message["headers"] if line != (b"vary", b"Origin")]
                 own = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*given, own, *self._common]}
+                message = {**message, "headers": [*message["headers"], own, *self._common]}
             await send(message)
 
         # Servers run each request in a context of its own, so what is bound here ends with it.
