@@ -23,7 +23,6 @@ PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_te
 
 # Declared, though no module of ours names them: another library picks each up where it is installed.
 USED_BY_OTHERS: Final = {
-    "coincurve": "eth-account recovers signatures with it",
     "redis": "limits speaks to Redis through it",
     "sniffio": "httpcore asks it for the running event loop",
     "uvloop": "uvicorn runs on it",
