@@ -64,14 +64,23 @@ class X402Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MppConfig:
-    """MPP, a Tempo charge; `realm` is the public host, timeouts are seconds in all."""
+    """MPP, a Tempo charge; `realm` is the public host, `currencies` are in the order of the challenges.
+
+    Timeouts are seconds in all; `challenge_seconds` is how long a challenge may be answered.
+    """
 
     recipient: str
     chain_id: int
     rpc_url: str = field(repr=False)
-    currency: str
+    currencies: tuple[str, ...]
     secret_key: str = field(repr=False)
     previous_secret_key: str | None = field(default=None, repr=False)
     realm: str
+    challenge_seconds: int = 300
     verify_timeout: float = 10.0
     settle_timeout: float = 90.0
+
+    @property
+    def currency_names(self) -> frozenset[str]:
+        """The currencies in lower case, as records name them."""
+        return frozenset(currency.lower() for currency in self.currencies)

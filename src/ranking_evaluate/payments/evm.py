@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ranking_evaluate.deadline import within
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer
+from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
 AUTHORIZATION_STATE: Final = "0xe94a0102"
@@ -50,7 +50,7 @@ class AuthorizationLookup:
         chain = await rpc.chain_id()
         if facts.network != f"eip155:{chain}":
             return Unknown(f"X402_RPC_URL is on eip155:{chain}, the payment on {facts.network}")
-        topics = [_word(payer), _word(facts.payment_id)]
+        topics = [_topic(payer), _topic(facts.payment_id)]
         if facts.transaction is not None:
             if await self._pays(rpc, facts.transaction, facts, topics):
                 return Landed(facts.transaction.lower())
@@ -69,8 +69,8 @@ class AuthorizationLookup:
         return Unknown("the authorization was used, but no transfer of it to us was found: it may have been cancelled")
 
     async def _used_logs(self, rpc: JsonRpc, asset: str, topics: Sequence[str], valid_before: int) -> list[Any]:
-        first = await _first_block_at(rpc, valid_before - SEARCHED_SECONDS)
-        last = await _first_block_at(rpc, valid_before + 1)
+        first = await rpc.first_block_at(valid_before - SEARCHED_SECONDS)
+        last = await rpc.first_block_at(valid_before + 1)
         wanted = {
             "address": asset,
             "topics": [AUTHORIZATION_USED, *topics],
@@ -88,26 +88,12 @@ class AuthorizationLookup:
         paid = [
             log
             for log in logs
-            if log["topics"] == [TRANSFER, topics[0], _word(facts.pay_to)] and int(log["data"], 16) == facts.amount
+            if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and int(log["data"], 16) == facts.amount
         ]
         # A transaction may use several authorizations of one payer. Which of them made which transfer its logs do not
         # say, so each needs one: a single transfer must not settle two attempts.
         return [AUTHORIZATION_USED, *topics] in spent and len(paid) >= len(spent)
 
 
-async def _first_block_at(rpc: JsonRpc, instant: int) -> int:
-    """Return the number of the first block not older than `instant`, or of the latest one."""
-    low, high = 0, integer(await rpc.ask("eth_blockNumber"))
-    while low < high:
-        middle = (low + high) // 2
-        block = await rpc.block(hex(middle))
-        if integer(block["timestamp"]) < instant:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _word(value: str) -> str:
-    """Return a hexadecimal value as a 32-byte topic."""
-    return "0x" + value.removeprefix("0x").lower().rjust(64, "0")
+def _topic(value: str) -> str:
+    return "0x" + word(value)

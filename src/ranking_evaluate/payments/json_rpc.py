@@ -88,6 +88,18 @@ class JsonRpc:
             raise NodeError(f"the node knows no {which} block")
         return block
 
+    async def first_block_at(self, instant: int) -> int:
+        """Return the number of the first block that is not older than `instant`, or of the latest one."""
+        low, high = 0, integer(await self.ask("eth_blockNumber"))
+        while low < high:
+            middle = (low + high) // 2
+            block = await self.block(hex(middle))
+            if integer(block.get("timestamp")) < instant:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
 
 def open_client(timeout: float, *, fresh: bool = False) -> ProviderClient:
     """Return a client for a node, with connections of its own; `timeout` is what one call may take in all."""
@@ -130,3 +142,8 @@ def integer(value: object) -> int:
         return int(str(value), 16)
     except ValueError as error:
         raise NodeError("the node's answer is not a number") from error
+
+
+def word(value: str) -> str:
+    """Return a hexadecimal value, such as an address, as the 64 digits of an argument or of a topic."""
+    return value.removeprefix("0x").lower().rjust(64, "0")

@@ -90,6 +90,8 @@ class Credential:
     Attributes:
         digest: SHA-256 (hex) of the canonical form of the decoded credential, never of its base64 text.
         proofs: 32-byte digests of what may be used once, ever.
+        new_key_proof: The digest of an authorization that the payment carries, of which one use may be under way: it
+            may be used again when this payment comes to nothing.
         facts: What the credential says of the payment.
         content: The adapter's own form of it; nobody else looks inside.
     """
@@ -98,6 +100,7 @@ class Credential:
     proofs: tuple[bytes, ...]
     facts: PaymentFacts
     content: object = field(repr=False)
+    new_key_proof: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

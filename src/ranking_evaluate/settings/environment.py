@@ -200,5 +200,7 @@ def _x402(found: Mapping[str, Any]) -> X402Config:
 
 
 def _mpp(found: Mapping[str, Any]) -> MppConfig:
+    fields = _fields(found, Group.MPP)
     realm = urlsplit(found["PUBLIC_ORIGIN"]).hostname or ""
-    return MppConfig(**_fields(found, Group.MPP), **_deadlines(found), realm=realm)
+    currencies = fields.pop("currency")
+    return MppConfig(**fields, **_deadlines(found), currencies=currencies, realm=realm)

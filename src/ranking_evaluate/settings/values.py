@@ -34,6 +34,14 @@ def address(value: str) -> str:
     return value
 
 
+def addresses(value: str) -> tuple[str, ...]:
+    """Return EVM addresses, each named once."""
+    found = tuple(address(part.strip()) for part in value.split(","))
+    if len({each.lower() for each in found}) < len(found):
+        raise ValueError("names an address twice")
+    return found
+
+
 def network(value: str) -> str:
     """Return a CAIP-2 network of EVM chains."""
     if not _NETWORK.fullmatch(value):
@@ -96,6 +104,14 @@ def max_timeout(value: str) -> int:
     seconds = count(value)
     if not 30 <= seconds <= 600:
         raise ValueError("not a number of seconds between 30 and 600")
+    return seconds
+
+
+def challenge_seconds(value: str) -> int:
+    """Return how long a challenge may be answered, in seconds."""
+    seconds = count(value)
+    if not 20 <= seconds <= 300:
+        raise ValueError("not a number of seconds between 20 and 300")
     return seconds
 
 

@@ -210,9 +210,19 @@ _TABLE: Final = (
     Variable(
         Group.MPP,
         "MPP_CURRENCY",
-        values.address,
-        "The address of the token, such as pathUSD's `0x20c0000000000000000000000000000000000000`.",
+        values.addresses,
+        "The addresses of the tokens that are taken, separated by commas, in the order in which they are offered: on "
+        "mainnet USDC.e, `0x20C000000000000000000000b9537d11c60E8b50`, which wallets hold by default; on the testnet "
+        "pathUSD, `0x20c0000000000000000000000000000000000000`.",
         required=True,
+    ),
+    Variable(
+        Group.MPP,
+        "MPP_CHALLENGE_SECONDS",
+        values.challenge_seconds,
+        "How long a challenge may be answered, 20 to 300. A transaction may be valid for as long, which must not be "
+        "longer than the chain takes: 300 seconds, and 30 before Tempo's hardfork T11.",
+        default="300",
     ),
     Variable(
         Group.MPP,

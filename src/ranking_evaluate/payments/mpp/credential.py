@@ -26,18 +26,22 @@ from ranking_evaluate.payments.protocol import Credential, Offer, PaymentFacts, 
 SUPPORTED_MODES: Final = ("pull",)
 
 EXPIRING_NONCE: Final = 2**256 - 1
-"""The nonce key of transactions that stand alone and end by themselves; both official clients sign no others."""
+"""The nonce key of transactions that stand alone and end by themselves; mppx and pympp sign no others."""
 
 MIN_SECONDS_LEFT: Final = 5
 """How long a transaction must still be valid when we take it.
 
-x402's ten seconds would be too many: a Tempo T4 node takes no expiring nonce more than 30 s ahead, so clients sign 25 s
-ahead, and the credential has yet to travel. Verifying takes well under a second and a block half of one, so five
+x402's ten seconds would be too many: mppx signs 25 s ahead, and the credential has yet to travel. Verifying takes well under a second and a block half of one, so five
 seconds let an honest payment land; one that misses them never lands, which a final block then shows.
 """
 
 LAST_SECONDS: Final = 2
 """The same when it is about to be sent: fewer, or what was just in time to be taken would be refused after all."""
+
+HASH_OF_A_SENT_TRANSACTION: Final = (
+    "invalid-payload: only a signed transaction is taken (pull mode), not the hash of one that was sent"
+)
+"""The one refusal after which money may have moved: the client may have sent the transaction itself."""
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
@@ -97,12 +101,13 @@ def read(headers: Mapping[str, str], config: MppConfig, offer: Offer) -> Credent
 
 
 def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
-    document = _decode(token, "it")
+    document = _with_encoded_opaque(_decode(token, "it"))
     payload = document.get("payload")
     if not isinstance(payload, dict):
         _refuse("it has no payload")
+    encoded = canonical.encode(document)
     try:
-        parsed = mpp.Credential.from_authorization(f"Payment {token}")
+        parsed = mpp.Credential.from_authorization(f"Payment {_base64url(encoded)}")
     except Exception as error:
         # Whatever the SDK makes of a stranger's bytes, it is not a credential.
         raise _UnreadableError("it is not a Payment credential") from error
@@ -122,15 +127,18 @@ def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
         )
     transaction, transaction_hash = _payment(payload)
     chain_id = config.chain_id if transaction is None else transaction.chain_id
+    currency = str(challenge.request.get("currency")).lower()
     return Credential(
-        digest=canonical.sha256(canonical.encode(document)),
+        digest=canonical.sha256(encoded),
         proofs=(
             _proof("challenge", challenge.id),
             _proof("transaction", str(chain_id), transaction_hash),
         ),
+        new_key_proof=_new_key_proof(transaction),
         facts=PaymentFacts(
             network=f"eip155:{chain_id}",
-            asset=config.currency.lower(),
+            # Another currency than ours is refused before anything is recorded.
+            asset=currency if currency in config.currency_names else config.currencies[0].lower(),
             amount=offer.amount,
             pay_to=config.recipient.lower(),
             payer=None if transaction is None else transaction.sender,
@@ -140,6 +148,20 @@ def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
         ),
         content=Content(parsed, challenge, transaction),
     )
+
+
+def _with_encoded_opaque(document: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a credential whose opaque data is as we sent it; mppx before 0.6.4 repeats it decoded, as an object.
+
+    The challenge's HMAC is over the encoded form, so it decides as ever whether these are our data.
+    """
+    challenge = document.get("challenge")
+    opaque = challenge.get("opaque") if isinstance(challenge, dict) else None
+    if not isinstance(challenge, dict) or not isinstance(opaque, dict):
+        return document
+    if not all(isinstance(value, str) for value in opaque.values()):
+        _refuse("its challenge's opaque data are not strings")
+    return {**document, "challenge": {**challenge, "opaque": _base64url(canonical.encode(opaque))}}
 
 
 def _challenge(echo: mpp.ChallengeEcho) -> mpp.Challenge:
@@ -173,6 +195,10 @@ def _payment(payload: Mapping[str, JsonValue]) -> tuple[SignedTransaction | None
     raise _UnreadableError("its payload is not a signed transaction")
 
 
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def _decode(text: str, what: str) -> dict[str, JsonValue]:
     if not _BASE64URL.fullmatch(text):
         _refuse(f"{what} is not base64url")
@@ -191,6 +217,13 @@ def _refuse(why: str) -> NoReturn:
     raise _UnreadableError(why)
 
 
+def _new_key_proof(transaction: SignedTransaction | None) -> bytes | None:
+    """Return the proof of a first payment: of two with one authorization only one can land."""
+    if transaction is None or transaction.new_key is None or transaction.signer is None:
+        return None
+    return _proof("new-key", str(transaction.chain_id), transaction.signer.account, transaction.new_key.key)
+
+
 def _proof(*named: str) -> bytes:
     return bytes.fromhex(canonical.sha256(canonical.encode(["mpp", *named])))
 
@@ -204,7 +237,7 @@ def check(
     """
     transaction = content.transaction
     if transaction is None:
-        return "invalid-payload: only a signed transaction is taken (pull mode), not the hash of one that was sent"
+        return HASH_OF_A_SENT_TRANSACTION
     return _check_challenge(content.challenge, config, offer, now) or _check_transaction(
         transaction, content.challenge, config, now, seconds_left
     )
@@ -231,7 +264,7 @@ def _check_challenge(challenge: mpp.Challenge, config: MppConfig, offer: Offer, 
     details = request.get("methodDetails")
     if request.get("amount") != str(offer.amount):
         return "invalid-challenge: it was issued for another amount"
-    if request.get("currency") != config.currency:
+    if request.get("currency") not in config.currencies:
         return "invalid-challenge: it was issued for another currency"
     if request.get("recipient") != config.recipient:
         return "invalid-challenge: it was issued for another recipient"
@@ -257,15 +290,20 @@ def _check_transaction(
     expires, valid_before = _expiry(challenge), transaction.valid_before
     if transaction.chain_id != config.chain_id:
         return "verification-failed: the transaction is for another chain"
-    if not transaction.is_plain or transaction.sender is None:
-        # A passkey's or access key's signature only states its account: with a rich one's name it would pass
-        # every check before the sending, be refused by the node then, and count as uncertain.
-        return "verification-failed: only a plain transaction is taken, signed with the sender's own secp256k1 key"
-    if not transaction.pays_for(challenge.id, config.realm):
+    reason = _check_form(transaction)
+    if reason is not None:
+        return f"verification-failed: {reason}"
+    if not transaction.bears_memo_of(challenge.id, config.realm):
         return "verification-failed: the transaction does not bear the memo of this challenge"
+    if not transaction.pays(challenge.request["currency"], config.recipient, int(challenge.request["amount"])):
+        # Before the node is asked whether it knows the transaction: one that does not pay us decides nothing.
+        return "verification-failed: the transaction does not make the payment that is asked"
     if transaction.nonce_key != EXPIRING_NONCE:
         # A nonce that counts can be used up by another transaction between verifying and sending.
-        return "verification-failed: the transaction does not use an expiring nonce"
+        return (
+            "verification-failed: the transaction does not use an expiring nonce: sign it with the nonce key "
+            "2**256 - 1, nonce 0 and a valid_before"
+        )
     if valid_before is None:
         # Without an end an uncertain payment could stay uncertain for ever.
         return "verification-failed: the transaction has no valid_before"
@@ -276,6 +314,23 @@ def _check_transaction(
         return "payment-expired: the transaction has expired or is about to"
     if transaction.valid_after is not None and transaction.valid_after > now:
         return "verification-failed: the transaction is not valid yet"
+    signer, new_key = transaction.signer, transaction.new_key
+    if signer is not None and new_key is not None:
+        reason = new_key.objection(signer, chain_id=config.chain_id, valid_before=valid_before)
+        if reason is not None:
+            return f"verification-failed: the key authorization cannot be used: {reason}"
+    return None
+
+
+def _check_form(transaction: SignedTransaction) -> str | None:
+    """Return why a transaction is of no form that is taken, whatever it pays."""
+    if transaction.signer is None:
+        return "a sponsored transaction is not taken: the payer pays the gas, in the token or in another"
+    if transaction.has_extras:
+        return "a transaction with an access list, or with authorizations of accounts, is not taken"
+    if transaction.signer.is_access_key and len(transaction.calls) != 1:
+        # What a key may do is asked for the payment alone.
+        return "an access key's transaction must hold the payment alone"
     return None
 
 

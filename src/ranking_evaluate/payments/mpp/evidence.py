@@ -1,23 +1,34 @@
-"""What the chain says of a payment: the receipt of the transaction whose hash we knew before it was sent."""
+"""What the chain says of a payment: by the hash that we knew before it was sent, and by the transfer's own topics."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
+from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.mpp.transaction import is_memo_of
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
 TRANSFER_WITH_MEMO_LOG: Final = "0x57bc7354aa85aed339e000bccffabbc529466af35f0772c8f8ee1145927de7f0"
 """Topic of TransferWithMemo(address,address,uint256,bytes32), TIP-20."""
 
+SEARCHED_SECONDS: Final = 600
+"""How long before and after its last second a transfer with this memo is looked for.
+
+A challenge lives for five minutes at most, and the chain takes no transaction with an expiring nonce that is valid for
+longer: twice that holds every transaction that can bear the memo.
+"""
+
 _TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidence:
     """Return where the payment stands; `realm` is the one that its challenge was made for.
+
+    What is said of the payment is said of final blocks alone. A payer may sign one content twice, and the chain keeps
+    the first of the two: under a hash that we never saw. So a transfer with this memo, from this payer to us, is looked
+    for wherever the transaction itself does not show it.
 
     Raises:
         NodeError: The node gave no usable answer.
@@ -29,24 +40,56 @@ async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidenc
     chain_id = await node.chain_id()
     if facts.network != f"eip155:{chain_id}":
         return Unknown(f"the node is on eip155:{chain_id}, the payment on {facts.network}")
-    # The final block's time is read before the receipt: read after it, the payment could land in between unseen.
-    final = await node.final_time()
+    # The final block is read before the receipt: read after it, the payment could land in between unseen.
+    final = await node.block("finalized")
+    final_number, final_time = integer(final.get("number")), integer(final.get("timestamp"))
     receipt = await node.ask("eth_getTransactionReceipt", transaction)
-    if receipt is None:
-        if facts.valid_before is not None and final > facts.valid_before:
-            return NeverLanded("there is no receipt, and a final block is past the transaction's last second")
-        return Unknown("there is no receipt so far, and no final block yet past the transaction's last second")
+    if receipt is not None:
+        shown = _shown(receipt, transaction, facts, realm, final_number)
+        if not isinstance(shown, NeverLanded):
+            return shown
+    else:
+        shown = None
+    for log in await _transfers(node, facts, realm):
+        if integer(log.get("blockNumber")) <= final_number:
+            return Landed(str(log["transactionHash"]).lower())
+        return Unknown("a transfer with this payment's memo is in a block that is not final yet")
+    if shown is not None:
+        return shown
+    if facts.valid_before is not None and final_time > facts.valid_before:
+        return NeverLanded("there is no receipt, and a final block is past the transaction's last second")
+    return Unknown("there is no receipt so far, and no final block yet past the transaction's last second")
+
+
+def _shown(receipt: Any, transaction: str, facts: PaymentFacts, realm: str, final: int) -> Evidence:  # noqa: ANN401 - JSON.
+    """Return what the receipt of the transaction shows; "never landed" is said of this transaction alone."""
     if not isinstance(receipt, dict) or str(receipt.get("transactionHash")).lower() != transaction.lower():
         raise NodeError("the node's receipt is one of another transaction")
-    match receipt.get("status"):
-        case "0x0":
-            return NeverLanded("the transaction was reverted: it is on the chain and moved nothing")
-        case "0x1" if any(_is_payment(log, facts, realm) for log in receipt.get("logs") or []):
-            return Landed(transaction.lower())
-        case "0x1":
-            return Unknown("the transaction succeeded, and its receipt does not show this payment")
-        case _:
-            raise NodeError("the node's receipt has no status")
+    if receipt.get("status") not in {"0x0", "0x1"}:
+        raise NodeError("the node's receipt has no status")
+    if integer(receipt.get("blockNumber")) > final:
+        return Unknown("the receipt is in a block that is not final yet")
+    if receipt["status"] == "0x0":
+        return NeverLanded("the transaction was reverted: it is on the chain and moved nothing")
+    if any(_is_payment(log, facts, realm) for log in receipt.get("logs") or []):
+        return Landed(transaction.lower())
+    return NeverLanded("the transaction is on the chain, and did not make this payment")
+
+
+async def _transfers(node: JsonRpc, facts: PaymentFacts, realm: str) -> list[dict[str, Any]]:
+    """Return the logs of transfers that make this payment, in whichever transaction they are."""
+    if facts.payer is None or facts.valid_before is None:
+        return []
+    wanted = {
+        "address": facts.asset,
+        "topics": [TRANSFER_WITH_MEMO_LOG, f"0x{word(facts.payer)}", f"0x{word(facts.pay_to)}"],
+        "fromBlock": hex(await node.first_block_at(facts.valid_before - SEARCHED_SECONDS)),
+        "toBlock": hex(await node.first_block_at(facts.valid_before + SEARCHED_SECONDS)),
+    }
+    logs = await node.ask("eth_getLogs", wanted)
+    if not isinstance(logs, list):
+        raise NodeError("the node's answer is no list of logs")
+    return [log for log in logs if _is_payment(log, facts, realm)]
 
 
 def _is_payment(log: object, facts: PaymentFacts, realm: str) -> bool:
@@ -60,7 +103,7 @@ def _is_payment(log: object, facts: PaymentFacts, realm: str) -> bool:
     return (
         str(log.get("address")).lower() == facts.asset.lower()
         and kind == TRANSFER_WITH_MEMO_LOG
-        and recipient == "0x" + facts.pay_to.removeprefix("0x").lower().rjust(64, "0")
+        and recipient == f"0x{word(facts.pay_to)}"
         and data == f"0x{facts.amount:064x}"
         and is_memo_of(memo, facts.payment_id, realm)
     )

@@ -25,12 +25,12 @@ from pydantic import model_serializer
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
-from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
+from ranking_evaluate.payments.json_rpc import NodeError
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
 from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
-from ranking_evaluate.payments.mpp.transaction import SignedTransaction
+from ranking_evaluate.payments.mpp.trial import Price, objection
 from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
 from ranking_evaluate.payments.protocol import (
     AMOUNT_DECIMALS,
@@ -54,19 +54,16 @@ from ranking_evaluate.payments.protocol import (
 )
 
 CHALLENGE_HEADER: Final = WIRE.challenge_header.lower()
-CHALLENGE_LIFE: Final = timedelta(minutes=5)
+
+NEXT_STEP_OF_A_HASH: Final = (
+    "If you sent that transaction, it may have paid: ask the operator, who can refund it, with its hash. Answer the new "
+    "challenge with a signed transaction that you do not send yourself."
+)
 
 MIN_SECRET_BYTES: Final = 32
 
 MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
 """The part of the settle deadline that the SDK does not get: it is to give up by itself and say how."""
-
-REFUSED_ON_TRIAL: Final = frozenset({3, -32000, -32003})
-"""Errors of a node's trial that are about the transaction: reverted, invalid, rejected. Others are its own trouble."""
-
-INTERNAL_ERROR: Final = -32603
-TRANSACTION_ERROR: Final = "tempo transaction error"
-"""How an internal error begins that is about the transaction all the same."""
 
 
 class _PullCharge(ChargeInput):
@@ -123,11 +120,14 @@ class MppProtocol:
     def terms(self) -> Terms:
         """Return what is taken."""
         network = _network(self._config.chain_id)
-        return Terms(network, self._config.currency, self._config.recipient, network in TESTNETS)
+        return Terms(network, self._config.currencies[0], self._config.recipient, network in TESTNETS)
 
     def announce(self, amount: int) -> Announcement:
-        """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
-        charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currency}
+        """Return how documents announce a price, in the first currency.
+
+        A challenge stands in a header alone, so there is no `accepts`.
+        """
+        charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currencies[0]}
         return Announcement(
             accepts=(),
             offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
@@ -139,8 +139,11 @@ class MppProtocol:
         return self._connecting.ready()
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
-        """Return the WWW-Authenticate header, bound to body, key, operation and release, and the problem's type."""
-        expires = (datetime.now(UTC) + CHALLENGE_LIFE).replace(microsecond=0)
+        """Return the WWW-Authenticate header, a challenge for each currency in it, and the problem's type.
+
+        Each is bound to body, key, operation and release; the problem names the first.
+        """
+        expires = (datetime.now(UTC) + timedelta(seconds=self._config.challenge_seconds)).replace(microsecond=0)
         # Credentials of the previous secret's challenges are taken; new challenges are made with the current one only.
         handler = self._servers[self._config.secret_key].charge(
             **_charge_of(offer),
@@ -153,15 +156,17 @@ class MppProtocol:
         result = await handler(Request("POST", offer.url, body=offer.body))
         if not isinstance(result, PaymentRequired):
             raise TypeError("the SDK took a payment where none was offered")
-        header = result.challenge.headers[CHALLENGE_HEADER]
+        challenges = result.challenge.headers.get_list(CHALLENGE_HEADER)
         slug = "payment-required" if reason is None else reason.partition(":")[0]
         problem = PROBLEMS.get(slug, PROBLEMS["verification-failed"])
         members = {
             "type": problem.type,
             "title": problem.title,
-            "challengeId": IssuedChallenge.from_www_authenticate(header).id,
+            "challengeId": IssuedChallenge.from_www_authenticate(challenges[0]).id,
         }
-        return Challenge({CHALLENGE_HEADER: header}, members)
+        if reason == credentials.HASH_OF_A_SENT_TRANSACTION:
+            members["nextStep"] = NEXT_STEP_OF_A_HASH
+        return Challenge({CHALLENGE_HEADER: ", ".join(challenges)}, members)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the Payment credential of the Authorization header, parsed only."""
@@ -179,11 +184,13 @@ class MppProtocol:
             return Rejected("invalid-challenge: it was not issued by this service")
         try:
             async with within(self._config.verify_timeout):
-                # First of all: whatever else is wrong with it, a transaction that the chain knows may have paid us.
+                # First of all: whatever else is wrong with it, a transaction that pays us and is known may have paid.
                 if await self._node.knows(content.transaction.hash):
                     return Spent("the transaction is on the chain already")
                 await self._servers[secret].validate_credential(content.parsed, **_binding(offer))
-                return await self._try(content.transaction, offer)
+                price = Price(str(content.challenge.request["currency"]), self._config.recipient, offer.amount)
+                reason = await objection(self._node, content.transaction, price)
+                return Verified() if reason is None else Rejected(reason)
         except CredentialReplayedError as error:
             return Spent(reason_of(error))
         except InternalPaymentError:
@@ -192,27 +199,6 @@ class MppProtocol:
             return Rejected(reason_of(error))
         except (NodeError, TimeoutError) as error:
             return Unreachable(str(error) or "the node does not answer in time")
-
-    async def _try(self, transaction: SignedTransaction, offer: Offer) -> Verification:
-        """Let the node execute the transaction without keeping it, so that a poor wallet is a definite refusal."""
-        try:
-            await self._node.ask("eth_call", transaction.simulation(), "latest")
-        except NodeRefusal as refusal:
-            is_internal = refusal.code == INTERNAL_ERROR and refusal.message.startswith(TRANSACTION_ERROR)
-            if refusal.code not in REFUSED_ON_TRIAL and not is_internal:
-                raise
-            return Rejected("verification-failed: the transaction would fail; does the wallet hold the price and gas?")
-        # The node's trial leaves out the price of gas, and what the wallet needs for it.
-        lowest_fee, gas_limit = await self._node.gas_terms()
-        if not (lowest_fee <= transaction.max_fee >= transaction.max_priority_fee and transaction.gas <= gas_limit):
-            return Rejected("verification-failed: no block would take the transaction at its price and amount of gas")
-        token, payer = transaction.fee_token, transaction.sender
-        if token is None or payer is None:
-            return Verified()
-        price = offer.amount if token.lower() == self._config.currency.lower() else 0
-        if await self._node.balance(token, payer) < price + transaction.highest_fee:
-            return Rejected("payment-insufficient: the wallet does not hold the price and the gas")
-        return Verified()
 
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Broadcast the transaction, once, on connections of its own, and say what became of it."""
@@ -252,17 +238,18 @@ class MppProtocol:
 
     def _open_server(self, secret: str, client: httpx.AsyncClient) -> Mpp:
         config = self._config
-        [method] = tempo.charge(
+        methods = tempo.charge(
             recipient=config.recipient,
             chain_id=config.chain_id,
             rpc_url=config.rpc_url,
-            currencies=[config.currency],
+            currencies=config.currencies,
             decimals=AMOUNT_DECIMALS,
             store=MemoryStore(),
             http_client=client,
             confirmation_timeout=config.settle_timeout * (1 - MARGIN_OF_SETTLE_TIMEOUT),
         )
-        return Mpp(methods=[replace(method, method=_CHARGE)], realm=config.realm, secret_key=secret)
+        methods = [replace(method, method=_CHARGE) for method in methods]
+        return Mpp(methods=methods, realm=config.realm, secret_key=secret)
 
 
 def _network(chain_id: int) -> str:

@@ -10,11 +10,19 @@ from typing import Final
 import httpx
 
 from ranking_evaluate.deadline import within
-from ranking_evaluate.payments.json_rpc import DuplicateMember, JsonRpc, NodeError, integer, open_client, read
+from ranking_evaluate.payments.json_rpc import DuplicateMember, JsonRpc, NodeError, integer, open_client, read, word
 from ranking_evaluate.payments.provider_client import Answer, Late, NotConnected, ProviderClient, ProviderError
 
 SEND_METHOD: Final = b"eth_sendRawTransaction"
 """Part of eth_sendRawTransaction and of eth_sendRawTransactionSync."""
+
+BALANCE_OF: Final = "0x70a08231"
+"""Selector of balanceOf(address), TIP-20."""
+
+FEE_MANAGER: Final = "0xfeec000000000000000000000000000000000000"
+
+USER_TOKENS: Final = "0xed498fa8"
+"""Selector of userTokens(address), of the fee manager."""
 
 
 class NodeTransport(httpx.AsyncBaseTransport):
@@ -108,5 +116,10 @@ class Node(JsonRpc):
 
     async def balance(self, token: str, account: str) -> int:
         """Return an account's balance in base units of a token."""
-        data = "0x70a08231" + account.removeprefix("0x").lower().rjust(64, "0")
-        return integer(await self.ask("eth_call", {"to": token, "data": data}, "latest"))
+        return integer(await self.ask("eth_call", {"to": token, "data": BALANCE_OF + word(account)}, "latest"))
+
+    async def fee_token(self, account: str) -> str | None:
+        """Return the token in which an account has chosen to pay for gas, or None when it has not chosen any."""
+        question = {"to": FEE_MANAGER, "data": USER_TOKENS + word(account)}
+        chosen = integer(await self.ask("eth_call", question, "latest"))
+        return f"0x{chosen:040x}" if chosen else None

@@ -23,11 +23,11 @@ from eth_utils.crypto import keccak
 
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.payments.mpp.fields import ADDRESS_BYTES
 
 SECP256K1_BYTES: Final = 65
 P256_BYTES: Final = 130
 WEBAUTHN_MAX_BYTES: Final = 2_049
-ADDRESS_BYTES: Final = 20
 
 _P256, _WEBAUTHN, _KEYCHAIN_V1, _KEYCHAIN_V2 = 0x01, 0x02, 0x03, 0x04
 
