@@ -334,7 +334,7 @@ async def test_a_refused_credential_is_answered_from_the_row_without_a_call(shop
     error = await shop.refused(first)
     reason = {"failed": "the script refuses", "released": "released by an operator"}[state]
     assert reason in error.detail
-    assert error.members == {"reason": reason}
+    assert error.members["reason"] == reason
     assert error.headers.get("x-scripted-receipt") == {"failed": "refused receipt", "released": None}[state]
 
 
@@ -403,7 +403,7 @@ async def test_our_terms_are_held_before_anything_is_written_or_asked(shop: Shop
     shop.protocol.verifier = lambda signed: pytest.fail("an expired credential was verified")
     error = await shop.refused(shop.signed(seconds=5))
     assert (error.status, error.code) == (402, "PAYMENT_REJECTED")
-    assert error.members == {"reason": "expired"}
+    assert error.members["reason"] == "expired"
     assert "reserve" not in shop.store.calls
 
 

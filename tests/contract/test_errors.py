@@ -8,7 +8,6 @@ import pytest
 
 from ranking_evaluate.contract import errors
 from ranking_evaluate.contract.errors import (
-    PROBLEMS,
     AttemptConflict,
     InputRejected,
     PaymentRequired,
@@ -18,6 +17,7 @@ from ranking_evaluate.contract.errors import (
     error_classes,
     refusal,
 )
+from ranking_evaluate.contract.problems import PROBLEMS
 from ranking_evaluate.core.errors import STATUS, ErrorCode, OperationError, Violation
 
 # The published table, with the codes of single operations.
@@ -33,7 +33,7 @@ PUBLISHED = {
         "DISCOVERY_KEY",
     },
     402: {"PAYMENT_REQUIRED", "PAYMENT_REJECTED"},
-    404: {"NOT_FOUND"},
+    404: {"NOT_FOUND", "ATTEMPT_UNKNOWN"},
     405: {"METHOD_NOT_ALLOWED"},
     408: {"REQUEST_TIMEOUT"},
     409: {"IDEMPOTENCY_CONFLICT", "DUPLICATE_PROOF", "PAYMENT_IN_PROGRESS", "PAYMENT_UNCERTAIN"},

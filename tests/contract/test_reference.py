@@ -17,7 +17,7 @@ from ranking_evaluate.cli import app
 from ranking_evaluate.contract import llms, reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import path_of, service_document
-from ranking_evaluate.contract.errors import PROBLEMS
+from ranking_evaluate.contract.problems import PROBLEMS
 from ranking_evaluate.contract.wire import Client
 from ranking_evaluate.operations.registry import OPERATIONS
 

@@ -191,7 +191,7 @@ def test_a_valid_credential_of_our_payer_is_verified() -> None:
     "reason", [*ALLOWLIST, "invalid_exact_evm_transaction_simulation_failed", "insufficient_funds"]
 )
 def test_an_invalid_credential_is_rejected(reason: str, status: int) -> None:
-    assert verification(status, isValid=False, invalidReason=reason, payer=PAYER) == Rejected(in_words(reason))
+    assert verification(status, isValid=False, invalidReason=reason, payer=PAYER) == Rejected(in_words(reason), reason)
 
 
 @pytest.mark.parametrize("status", [200, 400])

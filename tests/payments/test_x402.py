@@ -317,7 +317,7 @@ async def test_the_end_of_the_time_window(protocol: X402Protocol, valid_before: 
     assert (protocol.check_terms(read(protocol, payload), OFFER, NOW) is None) is meets
 
 
-@pytest.mark.parametrize(("valid_after", "meets"), [(0, True), (NOW, True), (NOW + 1, False)])
+@pytest.mark.parametrize(("valid_after", "meets"), [(0, True), (NOW, True), (NOW + 30, True), (NOW + 31, False)])
 async def test_the_start_of_the_time_window(protocol: X402Protocol, valid_after: int, meets: bool) -> None:
     payload = altered(await signed(protocol), validAfter=str(valid_after))
     assert (protocol.check_terms(read(protocol, payload), OFFER, NOW) is None) is meets

@@ -38,6 +38,8 @@ class Wire:
         challenge_header: The header of a 402 that names the terms.
         receipt_header: The header of an answer that says what the payment came to.
         scheme: The authorization scheme of its credentials, where the credential header is shared with other uses.
+        outdated_header: The request header in which older clients pay, if there is one; it pays nothing here.
+        outdated_words: What is said to such a client, a sentence.
         leading_facts: What the published payment workflow says of it, before the names of the headers.
         facts: The same, after them: version or method, scheme, and the official SDK.
         guide: How to pay, as llms.txt says it: a template with the sources of the clients, `pay_x402.py` as
@@ -51,6 +53,8 @@ class Wire:
     challenge_header: str
     receipt_header: str
     scheme: str | None = None
+    outdated_header: str | None = None
+    outdated_words: str = ""
     leading_facts: Facts = ()
     facts: Facts = ()
     guide: str = field(default="", repr=False)

@@ -78,6 +78,11 @@ class Parts:
         return InFlight(self.max_in_flight)
 
     @cached_property
+    def taken(self) -> frozenset[str]:
+        """The names of the configured protocols."""
+        return frozenset(protocol.wire.name for protocol in self.protocols)
+
+    @cached_property
     def paid(self) -> dict[str, Sold]:
         """What each paid path sells."""
         configured = {protocol.wire.name: protocol for protocol in self.protocols}

@@ -40,7 +40,7 @@ class NodeTransport(httpx.AsyncBaseTransport):
         is_send = SEND_METHOD in body
         self._sends += is_send
         try:
-            status, content = await self._client.call("POST", self._url, body)
+            answer = await self._client.call("POST", self._url, body)
         except NotConnected as error:
             self._sends -= is_send
             raise httpx.ConnectError(str(error)) from error
@@ -49,13 +49,13 @@ class NodeTransport(httpx.AsyncBaseTransport):
         except ProviderError as error:
             raise httpx.RemoteProtocolError(str(error)) from error
         try:
-            read(content)
+            read(answer.body)
         except DuplicateMember as error:
             raise httpx.RemoteProtocolError(f"in the node's answer {error}") from error
         except ValueError:
             # What is no JSON the SDK finds out by itself, after the status.
             pass
-        return httpx.Response(status, content=content)
+        return httpx.Response(answer.status, content=answer.body)
 
     async def aclose(self) -> None:
         """Close the connections."""

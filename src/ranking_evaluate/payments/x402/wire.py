@@ -14,6 +14,11 @@ WIRE: Final = Wire(
     credential_header="PAYMENT-SIGNATURE",
     challenge_header="PAYMENT-REQUIRED",
     receipt_header="PAYMENT-RESPONSE",
+    outdated_header="X-PAYMENT",
+    outdated_words=(
+        f"X-PAYMENT is the header of x402 version 1; version {X402_VERSION} is taken here, which sends "
+        "PAYMENT-SIGNATURE."
+    ),
     facts=(
         ("version", X402_VERSION),
         ("scheme", SCHEME),
