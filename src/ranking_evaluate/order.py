@@ -142,7 +142,7 @@ def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, rele
 
 def unconfigured(wire: Wire) -> Unavailable:
     """Return the refusal of a protocol that nobody configured; waiting does not help."""
-    return Unavailable("PAYMENT_UNAVAILABLE", f"This service takes no {wire.title} payments.", cause="unconfigured")
+    return Unavailable("PAYMENT_UNAVAILABLE", f"Payments over {wire.title} are not taken here.", cause="unconfigured")
 
 
 def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Credential | Unreadable | None:

@@ -196,7 +196,8 @@ async def test_a_copy_of_the_older_file_is_left_beside_it(tmp_path: Path) -> Non
     store = SqliteStore(path)
     await store.open()
     await store.close()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["attempts.db", "attempts.db.schema-1"]
+    copies = [f"attempts.db.schema-{version}" for version in range(1, SCHEMA_VERSION)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["attempts.db", *copies]
     copy = tmp_path / "attempts.db.schema-1"
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as db:

@@ -67,7 +67,7 @@ class Bought:
         transaction: The transaction that the payment is in, or must be in; None while nobody knows.
         recipient: Who is paid; None in rows that schema 1 wrote.
         answer_sha256: The digest of the whole answer, which every replay must reproduce; None in rows of schema 1.
-        schema_sha256: What the result means, as it was published; None in rows of schema 2 and before.
+        schema_sha256: What the result means, as it was published; None in rows of schema 1.
     """
 
     key: str
