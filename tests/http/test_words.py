@@ -1,4 +1,4 @@
-"""What the answers say beside their codes: who is paid what, what is sold here, and nothing of money where it is free."""
+"""What the answers say beside their codes: who is paid what, what is sold here, and no word of money on free routes."""
 
 from __future__ import annotations
 
