@@ -82,6 +82,7 @@ class Agent:
         self._tries = 0
         self._signed_again = False
         self._failed_before = False
+        self._named_before = False
         self._keys = 0
 
     # What it does, letter by letter.
@@ -189,9 +190,16 @@ class Agent:
         self.next = Letter(self.path, self.body, self.key)
 
     async def send_under_the_key_that_was_signed(self) -> None:
-        assert isinstance(self.sent.credential, Signed)
-        self.key = self.sent.credential.key
-        self.next = replace(self.sent, key=self.key)
+        if isinstance(self.sent.credential, Signed) and self.sent.credential.key not in {"", self.sent.key}:
+            self.key = self.sent.credential.key
+            self.next = replace(self.sent, key=self.key)
+
+    async def begin_once_with_this_key(self) -> None:
+        if self.next is None and self._named_before:
+            self.end = "stopped: the client does not return the extensions"
+        elif self.next is None:
+            self._named_before = True
+            self.next = replace(self.sent, credential=None)
 
     async def send_as_the_sdk_wrote_it(self) -> None:
         if isinstance(self.sent.credential, Signed):
@@ -373,9 +381,13 @@ PHRASES: Final[dict[str, Deed]] = {
     ): Agent.write_the_key_as_it_should_be,
     "A key of another form was never taken: make a fresh random one.": Agent.make_a_key_if_none_will_do,
     (
-        "A credential goes with the Idempotency-Key that it names, in every resend."
+        "If the credential names another Idempotency-Key, send it with that key and the body of that purchase."
     ): Agent.send_under_the_key_that_was_signed,
-    ("For a new purchase let the SDK write this key into the payment identifier before it signs."): Agent.nothing,
+    (
+        "If it names none, or this is a new purchase, send the request with this key and without a credential, and "
+        "sign the terms of that answer, once: they name the key, and a client has to return the extensions that it is "
+        "given."
+    ): Agent.begin_once_with_this_key,
     "Send exactly one credential, to the route of its own protocol.": Agent.send_the_right_one,
     "It was not used.": Agent.nothing,
     (

@@ -421,6 +421,20 @@ async def test_a_credential_under_another_key_goes_back_to_its_own(market: Marke
     assert len(market.paid) == 1
 
 
+async def test_a_client_that_leaves_out_what_names_the_purchase_signs_once_more_and_stops(
+    market: Market, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless(headers: Any, offer: Offer) -> Any:
+        if "x-scripted-payment" in headers:
+            raise RequestMalformed("PAYMENT_IDENTIFIER_MISMATCH", "It names no purchase.", cause="missing")
+
+    monkeypatch.setattr(market.protocol, "read_credential", nameless)
+    async with market.client() as client:
+        agent = market.agent(client)
+        assert await agent.buy() == "stopped: the client does not return the extensions"
+    assert (len(agent.signed), market.paid) == (2, [])
+
+
 @pytest.mark.parametrize("state", ["none", "settled", "uncertain", "failed"])
 @pytest.mark.parametrize("keeps", [True, False], ids=["kept", "lost"])
 async def test_a_credential_that_cannot_be_read_leads_to_no_second_payment(

@@ -83,6 +83,8 @@ class Operation(Generic[Input]):
             floats through `canonical.number`; raises OperationError for what the schema cannot say.
         result_type: A TypedDict of what `evaluate` returns; the published result schema is made from it.
         example_input: A complete input that the reference shows together with its result.
+        short_input: An input of few bytes, which a challenge announces where the example does not fit into its header;
+            None for an operation whose example is short.
         intents: What a caller who needs this operation would ask for.
         when_not_to_use: What it does not do.
         capabilities: What it offers, in a few words each.
@@ -112,6 +114,7 @@ class Operation(Generic[Input]):
     error_codes: tuple[str, ...]
     counts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    short_input: Mapping[str, JsonValue] | None = None
     precheck: Callable[[Mapping[str, JsonValue]], None] | None = None
     contradictions: Callable[[Input], Iterable[Violation]] | None = None
     price_base_units: int = 10_000

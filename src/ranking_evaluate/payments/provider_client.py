@@ -6,7 +6,6 @@ It is aiohttp's: docs/decisions/own-facilitator-client.md gives the figures.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 
 import aiohttp
 
+from ranking_evaluate.deadline import within
 from ranking_evaluate.release import VERSION
 
 CONNECT_TIMEOUT: Final = 5.0
@@ -37,12 +37,13 @@ class ProviderError(Exception):
     """The provider gave no answer.
 
     Args:
-        text: A sentence without its full stop.
+        words: A sentence without its full stop, which may be published.
         cause: The name of what was raised below.
     """
 
-    def __init__(self, text: str, cause: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, words: str, cause: str = "") -> None:
+        super().__init__(f"{words} ({cause})" if cause else words)
+        self.words = words
         self.cause = cause
 
 
@@ -115,7 +116,7 @@ class ProviderClient:
             TooLarge: The answer is over the bound.
         """
         try:
-            async with asyncio.timeout(self._seconds):
+            async with within(self._seconds):
                 return await self._exchange(method, url, body, headers or {})
         except NOT_CONNECTED as error:
             raise self._unreached(NotConnected, error) from error
@@ -156,8 +157,7 @@ class ProviderClient:
         )
 
     def _unreached(self, kind: type[ProviderError], error: Exception) -> ProviderError:
-        cause = type(error).__name__
-        return kind(f"{self._provider} could not be reached ({cause})", cause)
+        return kind(f"{self._provider} could not be reached", type(error).__name__)
 
 
 def retry_after(header: str) -> int | None:
