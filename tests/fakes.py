@@ -48,20 +48,28 @@ VALID_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A credential that a client signed: `proof` is what moves the money, `dressing` changes its digest alone."""
+    """A credential that a client signed: `proof` is what moves the money, `dressing` changes its digest alone.
+
+    `new_key` names a new key's authorization, which it carries; two payments with one cannot both be made.
+    """
 
     key: str
     proof: str
     valid_before: float
     dressing: int = 0
+    new_key: str = ""
 
     def header(self) -> dict[str, str]:
         members = {"key": self.key, "proof": self.proof, "validBefore": self.valid_before, "dressing": self.dressing}
-        return {"x-scripted-payment": json.dumps(members)}
+        return {"x-scripted-payment": json.dumps({**members, "newKey": self.new_key})}
 
     @property
     def digest_of_proof(self) -> bytes:
         return hashlib.sha256(self.proof.encode()).digest()
+
+    @property
+    def digest_of_new_key(self) -> bytes | None:
+        return hashlib.sha256(f"new key {self.new_key}".encode()).digest() if self.new_key else None
 
 
 @dataclass(slots=True)
@@ -132,14 +140,16 @@ class ScriptedProtocol:
         (text,) = found
         try:
             members = json.loads(text)
-            signed = Signed(members["key"], members["proof"], members["validBefore"], members["dressing"])
+            names = ("key", "proof", "validBefore", "dressing", "newKey")
+            signed = Signed(*(members[name] for name in names))
         except (ValueError, KeyError):
             return Unreadable("not a scripted credential")
         if signed.key != offer.key:
             raise RequestMalformed("PAYMENT_IDENTIFIER_MISMATCH", "The credential names another key.")
         return Credential(
             digest=digest_of(signed),
-            proofs=(signed.digest_of_proof,),
+            proofs=tuple(filter(None, (signed.digest_of_proof, signed.digest_of_new_key))),
+            new_key_proof=signed.digest_of_new_key,
             facts=PaymentFacts(
                 network="scripted:1",
                 asset="token",

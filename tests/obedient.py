@@ -330,6 +330,15 @@ class Agent:
         if self.next is None:
             self._refused.add(self.sent.credential)
 
+    async def begin_once_without_the_authorization(self) -> None:
+        assert isinstance(self.sent.credential, Signed)
+        assert self.sent.credential.new_key
+        self._refused.add(self.sent.credential)
+        self.next = replace(self.right(), credential=None)
+        if self._signed_again:
+            self.end = "stopped: refused again"
+        self._signed_again = True
+
     async def see_where_the_purchase_stands(self) -> None:
         if self.next is None:
             await self.look()
@@ -451,6 +460,11 @@ PHRASES: Final[dict[str, Deed]] = {
         "Send this payment only with the key, the body and the credential that it was first sent with."
     ): Agent.send_the_proof_as_it_was_first_sent,
     "If that is what you sent, do not send it again.": Agent.send_it_no_more,
+    "Nothing was charged for this payment.": Agent.nothing,
+    (
+        "When the first payment with this key authorization is settled, send the request without a credential, and "
+        "answer the challenge that comes back by a transaction without the authorization, once."
+    ): Agent.begin_once_without_the_authorization,
     (
         "Wait as long as Retry-After says, then send the identical request again, for ten minutes at most."
     ): Agent.send_again_for_a_while,

@@ -506,6 +506,20 @@ async def test_what_is_not_sold_here_is_bought_over_the_other_protocol(market: M
     assert len(market.paid) == 1
 
 
+@pytest.mark.parametrize("state", ["settling", "settled", "uncertain"])
+async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(market: Market, state: str) -> None:
+    """The wallet has sent its first payment somewhere else in this shop, and signs each purchase once."""
+    elsewhere = replace(market.signed(seconds=3600), key=OTHER_KEY, proof="elsewhere", new_key="of the wallet")
+    await market.put(state, elsewhere)
+    async with market.client() as client:
+        first = replace(market.signed(seconds=3600), proof="here", new_key="of the wallet")
+        agent = market.agent(client, first)
+        assert await agent.buy() == "answered"
+    assert agent.heard == [("DUPLICATE_PROOF", "key-authorization"), ("PAYMENT_REQUIRED", None)]
+    assert market.paid[-1] == agent.signed[-1].proof != first.proof
+    assert not market.moved(first)
+
+
 # Nothing is left out.
 
 
@@ -534,6 +548,7 @@ HEARD_ALONE: Final = frozenset(
         ("PAYMENT_REQUIRED", "terms"),
         ("PAYMENT_REQUIRED", "version"),
         ("PAYMENT_UNAVAILABLE", "unconfigured"),
+        ("DUPLICATE_PROOF", "key-authorization"),
     }
 )
 NEVER_HEARD: Final = frozenset({("IDEMPOTENCY_CONFLICT", None)})

@@ -122,6 +122,7 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) ->
         schema_sha256=schema_sha256,
         credential_digest=readable.digest if readable else None,
         proofs=readable.proofs if readable else (),
+        new_key_proof=readable.new_key_proof if readable else None,
     )
     objection = order.payee.check_terms(readable, offer, now) if readable else None
     return Purchase(order, answered, offer, request, credential, objection)
@@ -182,6 +183,7 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         fingerprint=purchase.request.fingerprint,
         credential_digest=credential.digest,
         proofs=credential.proofs,
+        new_key_proof=credential.new_key_proof,
         output_sha256=purchase.answer.output_sha256,
         amount=purchase.offer.amount,
         asset=facts.asset,

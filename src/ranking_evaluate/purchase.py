@@ -219,6 +219,9 @@ class Purchases:
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", detail, cause=Cause.RELEASE.value)
             case Conflict(cause=cause):
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
+            case DuplicateProof(of_new_key=True):
+                detail = "The key authorization in this transaction belongs to another payment."
+                raise AttemptConflict("DUPLICATE_PROOF", detail, cause="key-authorization")
             case DuplicateProof():
                 raise AttemptConflict("DUPLICATE_PROOF", "This payment was used for another purchase before.")
             case InProgress():

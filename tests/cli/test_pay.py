@@ -324,7 +324,7 @@ MPP_CONFIG = MppConfig(
     recipient="0x" + "33" * 20,
     chain_id=42431,
     rpc_url="http://127.0.0.1:1",
-    currency="0x20c0000000000000000000000000000000000000",
+    currencies=("0x20c0000000000000000000000000000000000000",),
     secret_key="s" * 32,
     realm="ranking.example",
 )

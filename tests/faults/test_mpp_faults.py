@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +29,6 @@ from ranking_evaluate.attempts.events import OperatorRelease
 from ranking_evaluate.cli.payers.payer import Mandate
 from ranking_evaluate.cli.payers.x402 import sign as sign_x402
 from ranking_evaluate.payments.config import MppConfig
-from ranking_evaluate.payments.mpp import protocol as adapter
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.mpp.transaction import read_transaction
 from ranking_evaluate.payments.protocol import Offer
@@ -171,7 +169,7 @@ def hasty(impatient: Stage) -> Iterator[Stage]:
     impatient.calm()
 
 
-def issue(config: MppConfig, key: str, *, life: timedelta = adapter.CHALLENGE_LIFE, **changes: Any) -> str:
+def issue(config: MppConfig, key: str, *, life: int = 300, **changes: Any) -> str:
     """Return a challenge that a service of this configuration would make for another offer than the usual one."""
     usual = {
         "operation": OPERATION,
@@ -184,15 +182,13 @@ def issue(config: MppConfig, key: str, *, life: timedelta = adapter.CHALLENGE_LI
     }
 
     async def make() -> str:
-        protocol = MppProtocol(config)
+        protocol = MppProtocol(replace(config, challenge_seconds=life))
         try:
             return str((await protocol.challenge(Offer(**{**usual, **changes}))).headers["www-authenticate"])
         finally:
             await protocol.close()
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(adapter, "CHALLENGE_LIFE", life)
-        return asyncio.run(make())
+    return asyncio.run(make())
 
 
 # Where a key may stand, and how it comes to stand there.
@@ -233,7 +229,7 @@ class Standing:
         yield f"{self.same}, {self.same}"
 
     def expired(self) -> str:
-        challenge = issue(self.stage.service.mpp, self.shopper.key, life=timedelta(seconds=-1))
+        challenge = issue(self.stage.service.mpp, self.shopper.key, life=-1)
         return self.shopper.sign(challenge)
 
 
@@ -687,7 +683,7 @@ BOUND: Final[dict[str, tuple[dict[str, Any], str]]] = {
 }
 FOREIGN: Final[dict[str, tuple[dict[str, Any], str]]] = {
     "another recipient": ({"recipient": "0x" + "22" * 20}, "another recipient"),
-    "another currency": ({"currency": "0x20c0000000000000000000000000000000000001"}, "another currency"),
+    "another currency": ({"currencies": ("0x20c0000000000000000000000000000000000001",)}, "another currency"),
     "another chain": ({"chain_id": CHAIN_ID + 1}, "another chain"),
     "another realm": ({"realm": "other.example"}, "not issued by this service"),
     "another secret": ({"secret_key": "x" * 32}, "not issued by this service"),

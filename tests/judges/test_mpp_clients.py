@@ -91,10 +91,8 @@ def check_receipt(funded: FundedProtocol, receipt: Mapping[str, Any], key: str) 
 
 @pytest.mark.anyio
 async def test_the_python_client_pays_and_gets_the_bytes_of_the_free_command(
-    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, mpp_protocol: FundedProtocol, body: bytes, payee: Payee
 ) -> None:
-    # A T4 chain takes 30 seconds, a newer one the client's own 60.
-    monkeypatch.setattr(tempo_client, "EXPIRING_NONCE_VALID_BEFORE_SECS", 25)
     key = new_key()
     method = tempo_client.charge(
         account=TempoAccount.from_key(mpp_protocol.payer.key), chain_id=CHAIN_ID, rpc_url=mpp_protocol.rpc

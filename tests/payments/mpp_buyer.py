@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import coincurve
+import httpx
+import rlp  # type: ignore[import-untyped]
+from coincurve._libsecp256k1 import ffi  # type: ignore[import-not-found]
+from eth_utils.crypto import keccak
 from mpp import Challenge, Credential
 from mpp.methods.tempo import TempoAccount
 from mpp.methods.tempo import client as tempo
@@ -92,6 +98,26 @@ def mirror_signature(raw: str) -> str:
     s, v = int.from_bytes(signature[32:64], "big"), signature[64]
     mirrored = signature[:32] + (ORDER - s).to_bytes(32, "big") + bytes([55 - v])
     return raw[:-130] + mirrored.hex()
+
+
+def sign_again(raw: str, wallet: Wallet) -> str:
+    """Return the same content with another signature of the same key: ECDSA leaves the signer a choice."""
+    fields = rlp.decode(bytes.fromhex(raw[4:]))
+    digest = keccak(b"\x76" + rlp.encode(fields[:-1]))
+    nonce = (ffi.NULL, ffi.new("unsigned char[32]", secrets.token_bytes(32)))
+    made = coincurve.PrivateKey.from_hex(wallet.key[2:]).sign_recoverable(digest, hasher=None, custom_nonce=nonce)
+    signature = made[:64] + bytes([made[64] + 27])
+    assert signature != fields[-1]
+    return f"0x76{rlp.encode([*fields[:-1], signature]).hex()}"
+
+
+async def send_oneself(raw: str, rpc: str) -> dict[str, Any]:
+    """Send a transaction past the service, and return its receipt."""
+    call = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransactionSync", "params": [raw]}
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as client:
+        answer = (await client.post(rpc, json=call)).json()
+    receipt: dict[str, Any] = answer["result"]
+    return receipt
 
 
 def moment(text: str) -> float:

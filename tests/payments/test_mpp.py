@@ -49,6 +49,7 @@ from ranking_evaluate.payments.mpp.rpc import NodeTransport
 from ranking_evaluate.payments.mpp.settlement import classify
 from ranking_evaluate.payments.protocol import (
     Credential,
+    Evidence,
     Landed,
     NeverLanded,
     NotSent,
@@ -89,7 +90,7 @@ def config_of(rpc: str, **changes: Any) -> MppConfig:
         "recipient": new_wallet().address,
         "chain_id": CHAIN_ID,
         "rpc_url": rpc,
-        "currency": PATH_USD,
+        "currencies": (PATH_USD,),
         "secret_key": SECRET,
         "realm": REALM,
         "settle_timeout": 20.0,
@@ -215,13 +216,13 @@ async def test_pympp_pays_and_the_hash_was_known_before(tempo: Tempo) -> None:
         assert (receipt.reference, receipt.external_id) == (settled.transaction, offer.key)
         assert tempo.chain.balance(config.recipient) == PRICE
         assert tempo.proxy.sends == 1
-        assert await protocol.inspect(credential.facts) == Landed(settled.transaction)
+        assert await finally_said(protocol, credential.facts) == Landed(settled.transaction)
         # The chain has it now: whoever asks again is told that the money may have moved.
         assert isinstance(await protocol.verify(credential, offer), Spent)
 
 
 async def test_the_sdk_clients_pay_a_shop_on_this_port(tempo: Tempo) -> None:
-    config = config_of(tempo.proxy.url)
+    config = config_of(tempo.proxy.url, challenge_seconds=25)
     async with protocol_of(config) as protocol, shop_of(protocol) as url:
         environment = {
             "PATH": os.environ["PATH"],
@@ -247,13 +248,10 @@ async def test_the_sdk_clients_pay_a_shop_on_this_port(tempo: Tempo) -> None:
         python_client = tempo_client.charge(
             account=TempoAccount.from_key(tempo.payer.key), chain_id=CHAIN_ID, rpc_url=tempo.proxy.url
         )
-        with pytest.MonkeyPatch.context() as patch:
-            # A T4 chain takes 30 seconds, a newer one the client's own 60.
-            patch.setattr(tempo_client, "EXPIRING_NONCE_VALID_BEFORE_SECS", 25)
-            async with PayingClient(methods=[python_client]) as client:
-                paid = await client.fetch(
-                    url, method="POST", content=BODY, headers={"Idempotency-Key": "python_key_00000001"}
-                )
+        async with PayingClient(methods=[python_client]) as client:
+            paid = await client.fetch(
+                url, method="POST", content=BODY, headers={"Idempotency-Key": "python_key_00000001"}
+            )
         assert paid.status_code == 200, paid.text
         receipt = Receipt.from_payment_receipt(paid.headers["payment-receipt"])
         assert receipt.external_id == "python_key_00000001"
@@ -375,7 +373,7 @@ async def test_a_challenge_of_another_key_is_a_mismatch(tempo: Tempo) -> None:
     ("changes", "reason"),
     [
         ({"recipient": "0x" + "22" * 20}, "invalid-challenge: it was issued for another recipient"),
-        ({"currency": "0x20c0000000000000000000000000000000000001"}, "another currency"),
+        ({"currencies": ("0x20c0000000000000000000000000000000000001",)}, "another currency"),
         ({"chain_id": CHAIN_ID + 1}, "another chain"),
         ({"realm": "other.example"}, "not issued by this service"),
         ({"secret_key": STRANGE_SECRET}, "not issued by this service"),
@@ -401,8 +399,11 @@ async def test_a_challenge_of_another_shop_is_refused(tempo: Tempo, changes: dic
         (0, {"memo": memo_of("another-challenge", REALM)}, "memo of this challenge"),
         (0, {"chain_id": 4217}, "another chain"),
         (0, {"nonce_key": 0}, "expiring nonce"),
-        (0, {"root": "0x" + "33" * 20}, "only a plain transaction"),
-        (0, {"access_list": (AccessListItem.create(address=PATH_USD),)}, "only a plain transaction"),
+        (0, {"access_list": (AccessListItem.create(address=PATH_USD),)}, "an access list"),
+        (0, {"recipient": "0x" + "22" * 20}, "does not make the payment that is asked"),
+        (0, {"amount": PRICE - 1}, "does not make the payment that is asked"),
+        (0, {"amount": PRICE + 1}, "does not make the payment that is asked"),
+        (0, {"token": "0x20c0000000000000000000000000000000000001"}, "does not make the payment that is asked"),
     ],
 )
 async def test_a_transaction_outside_our_terms_is_refused(
@@ -525,7 +526,7 @@ async def test_a_fault_while_settling_moves_money_at_most_once_and_is_never_call
         assert isinstance(settled, outcome), settled
         assert tempo.proxy.sends == 1
         assert tempo.chain.balance(config.recipient) == (PRICE if moved else 0)
-        evidence = await protocol.inspect(credential.facts)
+        evidence = await (finally_said if moved else MppProtocol.inspect)(protocol, credential.facts)
         assert isinstance(evidence, Landed if moved else Unknown)
 
 
@@ -563,7 +564,7 @@ async def test_a_cancelled_settlement_is_not_sent_again(tempo: Tempo) -> None:
             async with asyncio.timeout(1):
                 await protocol.settle(credential, offer)
         assert tempo.proxy.sends == 1
-        assert await protocol.inspect(credential.facts) == Landed(credential.facts.transaction or "")
+        assert await finally_said(protocol, credential.facts) == Landed(credential.facts.transaction or "")
 
 
 @pytest.mark.parametrize("held", [0, PRICE - 1, PRICE])
@@ -834,6 +835,16 @@ def read_or_refuse(protocol: MppProtocol, header: str, offer: Offer) -> tuple[st
 # What the chain says
 
 
+async def finally_said(protocol: MppProtocol, facts: PaymentFacts) -> Evidence:
+    """Return what the chain says once the block that it speaks of is final."""
+    async with asyncio.timeout(15):
+        said = await protocol.inspect(facts)
+        while isinstance(said, Unknown) and "not final yet" in said.reason:
+            await asyncio.sleep(0.2)
+            said = await protocol.inspect(facts)
+    return said
+
+
 async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
     config, offer = config_of(tempo.proxy.url), new_offer()
     async with protocol_of(config) as protocol:
@@ -844,20 +855,27 @@ async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
         )
         settled = await protocol.settle(credential, offer)
         assert isinstance(settled, Settled)
-        assert await protocol.inspect(facts) == Landed(settled.transaction)
+        assert await finally_said(protocol, facts) == Landed(settled.transaction)
         assert await protocol.inspect(
             replace(facts, transaction=(facts.transaction or "").upper().replace("0X", "0x"))
         ) == (Landed(settled.transaction))
-        # The receipt must be one of this very payment.
+        # The receipt must be one of this very payment; a final one of another is the end of this.
         for other in (
             replace(facts, payment_id="another-challenge"),
             replace(facts, pay_to="0x" + "22" * 20),
             replace(facts, amount=PRICE + 1),
             replace(facts, asset="0x20c0000000000000000000000000000000000001"),
         ):
-            assert isinstance(await protocol.inspect(other), Unknown), other
+            assert isinstance(await protocol.inspect(other), NeverLanded), other
+        # Where the receipt is not found, or is one of a transaction that was reverted, the transfer's topics tell.
+        for fault in (Fault.RECEIPT_HIDDEN, Fault.REVERTED):
+            tempo.proxy.fault = fault
+            assert await protocol.inspect(facts) == Landed(settled.transaction), fault
+            assert isinstance(
+                await protocol.inspect(replace(facts, payment_id="another-challenge")), Unknown | NeverLanded
+            )
         tempo.proxy.fault = Fault.REVERTED
-        assert isinstance(await protocol.inspect(facts), NeverLanded)
+        assert isinstance(await protocol.inspect(replace(facts, payer=new_wallet().address)), NeverLanded)
         # Another chain knows no receipt, which is no sign that the payment did not land.
         tempo.proxy.fault = Fault.OTHER_CHAIN
         assert isinstance(await protocol.inspect(replace(facts, valid_before=1)), Unknown)
@@ -887,10 +905,31 @@ async def test_never_landed_needs_a_final_block_past_the_last_second(tempo: Temp
     async with protocol_of(config_of(tempo.proxy.url)) as protocol:
         assert isinstance(await protocol.inspect(facts), Unknown)
         assert isinstance(await protocol.inspect(replace(facts, valid_before=None)), Unknown)
+        tempo.proxy.calls.clear()
         async with asyncio.timeout(15):
             while not isinstance(await protocol.inspect(facts), NeverLanded):
-                assert tempo.proxy.calls[-2:] == ["eth_getBlockByNumber", "eth_getTransactionReceipt"]
+                # The final block is read before whatever could show the payment.
+                assert tempo.proxy.calls[:3] == ["eth_chainId", "eth_getBlockByNumber", "eth_getTransactionReceipt"]
+                tempo.proxy.calls.clear()
                 await asyncio.sleep(0.3)
+
+
+async def test_a_payer_who_signs_one_content_twice_cannot_make_us_miss_the_payment(tempo: Tempo) -> None:
+    """The chain keeps the first of the two, under its hash, and refuses the one that we send."""
+    config, offer = config_of(tempo.proxy.url, settle_timeout=4.0), new_offer()
+    async with protocol_of(config) as protocol:
+        issued = IssuedChallenge.from_www_authenticate(await challenge_of(protocol, offer))
+        raw = buyer.craft_transaction(issued, tempo.payer)
+        twin = buyer.sign_again(raw, tempo.payer)
+        credential = credential_of(protocol, buyer.present(issued, {"type": "transaction", "signature": raw}), offer)
+        assert protocol.check_terms(credential, offer, time.time()) is None
+        sent = await buyer.send_oneself(twin, tempo.proxy.url)
+        assert sent["status"] == "0x1"
+        assert sent["transactionHash"] != credential.facts.transaction
+        settled = await protocol.settle(credential, offer)
+        assert isinstance(settled, Uncertain), settled
+        assert await finally_said(protocol, credential.facts) == Landed(sent["transactionHash"])
+    assert tempo.chain.balance(config.recipient) == PRICE
 
 
 async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from eth_account import Account
-from eth_account._utils.signing import sign_message_hash  # type: ignore[attr-defined]
-from eth_keys import keys
+from eth_account._utils.signing import sign_message_hash
+from eth_keys.datatypes import PrivateKey
 from pytempo import Call, TempoTransaction  # type: ignore[import-untyped]
 
 from ranking_evaluate.payments.mpp.signature import KeyKind, Signer, key_of, signer_of
@@ -65,9 +65,8 @@ def test_no_bit_of_a_signature_can_be_flipped_without_naming_another_account_or_
     good = raw(made)
     true = signer_of(good, DIGEST)
     for place in range(len(good)):
-        damaged = bytearray(good)
-        damaged[place] ^= 1 << place % 8
-        assert said(bytes(damaged), DIGEST) != true, place
+        flipped = bytes([good[place] ^ 1 << place % 8])
+        assert said(good[:place] + flipped + good[place + 1 :], DIGEST) != true, place
     for damaged in (good[:-1], good + b"\0", good[1:], b""):
         assert said(damaged, DIGEST) is None
     other = hashlib.sha256(DIGEST).digest()
@@ -93,7 +92,7 @@ def test_pytempo_and_eth_account_sign_as_we_read_it() -> None:
     assert signer_of(own, digest) == Signer(wallet.address.lower(), key_of(own, digest), is_access_key=False)
     found = signer_of(access, digest)
     assert (found.account, found.key.address, found.is_access_key) == (root, wallet.address.lower(), True)
-    v, r, s, _ = sign_message_hash(keys.PrivateKey(bytes(wallet.key)), digest)
+    v, r, s, _ = sign_message_hash(PrivateKey(bytes(wallet.key)), digest)
     assert key_of(r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([v]), digest).address == found.key.address
 
 

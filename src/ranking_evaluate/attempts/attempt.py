@@ -68,6 +68,8 @@ class Bought:
         recipient: Who is paid; None in rows that schema 1 wrote.
         answer_sha256: The digest of the whole answer, which every replay must reproduce; None in rows of schema 1.
         schema_sha256: What the result means, as it was published; None in rows of schema 1.
+        new_key_proof: The one of the proofs that is given back when the payment comes to nothing: of an authorization
+            that one payment at a time may carry.
     """
 
     key: str
@@ -89,6 +91,7 @@ class Bought:
     recipient: str | None = None
     answer_sha256: str | None = None
     schema_sha256: str | None = None
+    new_key_proof: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +189,8 @@ class Attempt(Bought):
                 return Step(settled, owned=False, audit=audit, sold=True)
             case RecordRefused(reason=reason, receipt=receipt, code=code) if state in _OPEN:
                 until = now + REPLAY_WINDOW
-                return Step(
-                    self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code)
-                )
+                failed = self._to(State.FAILED, now, reason=reason, receipt=receipt, expires_at=until, reason_code=code)
+                return Step(failed._without_new_key())
             case RecordNotSent() if state in _OPEN:
                 return GONE
             case RecordUncertain(reason=reason, code=code, transaction=reported) if state is State.SETTLING:
@@ -202,7 +204,7 @@ class Attempt(Bought):
                 released = self._to(
                     State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
                 )
-                return Step(released, audit=Audit(event.who, "released", event.evidence))
+                return Step(released._without_new_key(), audit=Audit(event.who, "released", event.evidence))
             # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.
             case (
                 Submit()
@@ -217,6 +219,11 @@ class Attempt(Bought):
                 | OperatorRelease()
             ):
                 return Step(self, owned=False)
+
+    def _without_new_key(self) -> Attempt:
+        """Return this attempt with the proof given back that another payment may use: this one came to nothing."""
+        kept = tuple(proof for proof in self.proofs if proof != self.new_key_proof)
+        return replace(self, proofs=kept, new_key_proof=None)
 
     def _settled(self, receipt: str, transaction: str, now: float, payer: str | None = None) -> Attempt:
         return self._to(

@@ -22,6 +22,7 @@ class Request:
         release: Which release sells that.
         credential_digest: None when the request carries no readable credential; `proofs` is then empty.
         proofs: What its credential uses up.
+        new_key_proof: The one of them that it uses only while it is under way, or once it has paid.
         schema_sha256: What the result means, which is a part of the fingerprint.
         former_fingerprint: What it buys in the form of rows that were written before that was a part of it.
     """
@@ -33,6 +34,7 @@ class Request:
     proofs: tuple[bytes, ...] = ()
     schema_sha256: str | None = None
     former_fingerprint: str | None = None
+    new_key_proof: bytes | None = None
 
     def buys(self, row: Attempt) -> bool:
         """Return whether it is for what this row is of."""
@@ -133,7 +135,12 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateProof:
-    """The payment was used for another credential or another key."""
+    """The payment was used for another credential or another key.
+
+    With `of_new_key` the payment itself was not: it carries the authorization of another one that is under way or paid.
+    """
+
+    of_new_key: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,13 +186,16 @@ def _for_sale(seen: Snapshot, request: Request) -> Challenge | Reserve | Duplica
     """No attempt stands in the way: a challenge without a credential, else a reservation unless a proof was used."""
     if request.credential_digest is None:
         return Challenge()
-    return DuplicateProof() if _proof_was_used(seen, request) else Reserve()
+    return _duplicate(seen, request) or Reserve()
 
 
 def _other_credential(seen: Snapshot, request: Request, cause: Cause) -> Conflict | DuplicateProof:
     """The key is taken, and not by this credential."""
-    return DuplicateProof() if _proof_was_used(seen, request) else Conflict(cause)
+    duplicate = _duplicate(seen, request)
+    # With this key's own payment under way or made, nobody may be told to sign another one without the authorization.
+    return duplicate if duplicate is not None and not duplicate.of_new_key else Conflict(cause)
 
 
-def _proof_was_used(seen: Snapshot, request: Request) -> bool:
-    return not seen.recorded.isdisjoint(request.proofs)
+def _duplicate(seen: Snapshot, request: Request) -> DuplicateProof | None:
+    used = seen.recorded.intersection(request.proofs)
+    return DuplicateProof(of_new_key=used == {request.new_key_proof}) if used else None

@@ -84,6 +84,8 @@ _MOVE: Final = f"""
     WITH moved AS (
         UPDATE attempts SET ({names(MOVED)}) = ({", ".join(["%s"] * len(MOVED))}) WHERE claim = %s AND state = %s
         RETURNING key, n
+    ), given_back AS (
+        DELETE FROM proofs p USING moved WHERE p.key = moved.key AND p.proof = ANY(%s::bytea[])
     ), noted AS (
         INSERT INTO audit (at, key, n, who, what, evidence)
         SELECT %s::float8, key, n, %s::text, %s::text, %s::text FROM moved WHERE %s::boolean
@@ -396,7 +398,8 @@ async def _write(db: Connection, row: Attempt, event: Event, step: Step, now: fl
         audit, sale = step.audit or Audit("", "", ""), sale_of(event, step)
         noted = (now, audit.who, audit.what, audit.evidence, step.audit is not None)
         sold = (*(to_sale_row(sale) if sale else [None] * len(NEW_SALE)), sale is not None)
-        values = (*to_row(step.attempt, MOVED), row.claim, row.state.value, *noted, *sold, lazy)
+        given_back = list(set(row.proofs).difference(step.attempt.proofs))
+        values = (*to_row(step.attempt, MOVED), row.claim, row.state.value, given_back, *noted, *sold, lazy)
         written = await _count(db, _MOVE, values)
     return step if written else None
 

@@ -14,7 +14,7 @@ COLUMNS: Final = tuple(field.name for field in fields(Attempt) if field.name != 
 
 MOVED: Final = (
     *("state", "lease", "payer", "transaction", "reason", "receipt", "updated_at", "expires_at"),
-    *("reason_code", "reported_transaction"),
+    *("reason_code", "reported_transaction", "new_key_proof"),
 )
 """The columns that a move may change; the others are what was bought and stay as inserted."""
 

@@ -192,6 +192,8 @@ class SqliteStore:
                 db.execute(_UPDATE, (*to_row(step.attempt, MOVED), claim, row.state.value))
                 if db.changes() != 1:
                     raise StoreUnavailable("the attempt changed inside its own transaction")
+                given_back = set(row.proofs).difference(step.attempt.proofs)
+                db.executemany("DELETE FROM proofs WHERE proof = ?", [(proof,) for proof in given_back])
                 if (sale := sale_of(event, step)) is not None:
                     db.execute(_SELL, to_sale_row(sale))
             if step.audit is not None:

@@ -253,6 +253,15 @@ CAUSES: Final[dict[str, dict[str, Problem]]] = {
             "Stop: the answer is no longer delivered, and nothing more comes under this key.",
         ),
     },
+    "DUPLICATE_PROOF": {
+        "key-authorization": Problem(
+            "Another payment carries the same key authorization",
+            False,
+            "Nothing was charged for this payment. When the first payment with this key authorization is settled, send "
+            "the request without a credential, and answer the challenge that comes back by a transaction without the "
+            "authorization, once.",
+        ),
+    },
     "PAYMENT_UNAVAILABLE": {
         "unconfigured": Problem(
             "This protocol is not sold here",

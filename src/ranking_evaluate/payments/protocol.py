@@ -90,10 +90,10 @@ class Credential:
     Attributes:
         digest: SHA-256 (hex) of the canonical form of the decoded credential, never of its base64 text.
         proofs: 32-byte digests of what may be used once, ever.
-        new_key_proof: The digest of an authorization that the payment carries, of which one use may be under way: it
-            may be used again when this payment comes to nothing.
         facts: What the credential says of the payment.
         content: The adapter's own form of it; nobody else looks inside.
+        new_key_proof: The one of the proofs that is given back when the payment comes to nothing: of an authorization
+            that one payment at a time may carry.
     """
 
     digest: str

@@ -37,8 +37,18 @@ SEND_SYNC: Final = "eth_sendRawTransactionSync"
 FORWARD_SECONDS: Final = 60.0
 
 
+CHALLENGE_SECONDS: Final = 25
+"""How long the sandbox's challenges live.
+
+Its chain, of hardfork T4, takes no transaction that is valid for more than 30 seconds, and clients sign until the
+challenge ends; chains since T11 take 300.
+"""
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # A crowd of buyers connects at once, and the base class lets five wait.
+    request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - the base class's signature.
         """Report an error, but not that a client left before its answer."""
@@ -197,6 +207,7 @@ def mpp_protocol(processes: Processes, payer: Wallet) -> Iterator[FundedProtocol
                 "RANKING_EVALUATE_MPP_CHAIN_ID": str(CHAIN_ID),
                 "RANKING_EVALUATE_MPP_RPC_URL": tempo.rpc,
                 "RANKING_EVALUATE_MPP_CURRENCY": PATH_USD,
+                "RANKING_EVALUATE_MPP_CHALLENGE_SECONDS": str(CHALLENGE_SECONDS),
                 "RANKING_EVALUATE_MPP_SECRET_KEY": secrets.token_urlsafe(48),
             },
             info=info,

@@ -96,11 +96,14 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
 
 
 def _payment_challenges(challenge: httpx.Response, kind: Any) -> list[Any]:  # noqa: ANN401 - imported with the SDK.
-    """Return the Payment challenges of a 402; a challenge of another scheme is none."""
+    """Return the Payment challenges of a 402, of which a line may hold several; one of another scheme is none."""
+    from mpp.client.transport import _payment_challenges as challenges_in
+
     found = []
-    for value in challenge.headers.get_list("www-authenticate"):
-        with contextlib.suppress(Exception):
-            found.append(kind.from_www_authenticate(value))
+    for line in challenge.headers.get_list("www-authenticate"):
+        for value in challenges_in(line):
+            with contextlib.suppress(Exception):
+                found.append(kind.from_www_authenticate(value))
     return found
 
 

@@ -32,17 +32,13 @@ EXPIRING_NONCE: Final = 2**256 - 1
 MIN_SECONDS_LEFT: Final = 5
 """How long a transaction must still be valid when we take it.
 
-x402's ten seconds would be too many: mppx signs 25 s ahead, and the credential has yet to travel. Verifying takes well under a second and a block half of one, so five
-seconds let an honest payment land; one that misses them never lands, which a final block then shows.
+x402's ten seconds would be too many: mppx signs 25 s ahead, and the credential has yet to travel. Verifying takes well
+under a second and a block half of one, so five seconds let an honest payment land; one that misses them never lands,
+which a final block then shows.
 """
 
 LAST_SECONDS: Final = 2
 """The same when it is about to be sent: fewer, or what was just in time to be taken would be refused after all."""
-
-HASH_OF_A_SENT_TRANSACTION: Final = (
-    "invalid-payload: only a signed transaction is taken (pull mode), not the hash of one that was sent"
-)
-"""The one refusal after which money may have moved: the client may have sent the transaction itself."""
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
@@ -129,13 +125,15 @@ def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
     transaction, transaction_hash = _payment(payload)
     chain_id = config.chain_id if transaction is None else transaction.chain_id
     currency = str(challenge.request.get("currency")).lower()
+    new_key_proof = _new_key_proof(transaction)
     return Credential(
         digest=canonical.sha256(encoded),
         proofs=(
             _proof("challenge", challenge.id),
             _proof("transaction", str(chain_id), transaction_hash),
+            *((new_key_proof,) if new_key_proof else ()),
         ),
-        new_key_proof=_new_key_proof(transaction),
+        new_key_proof=new_key_proof,
         facts=PaymentFacts(
             network=f"eip155:{chain_id}",
             # Another currency than ours is refused before anything is recorded.
@@ -238,7 +236,11 @@ def check(
     """
     transaction = content.transaction
     if transaction is None:
-        return HASH_OF_A_SENT_TRANSACTION
+        # The one refusal after which money may have moved, past us.
+        return (
+            "invalid-payload: only a signed transaction is taken (pull mode), not the hash of one that was sent; if "
+            "you sent it, it may have paid: ask the operator, who can refund it"
+        )
     return _check_challenge(content.challenge, config, offer, now) or _check_transaction(
         transaction, content.challenge, config, now, seconds_left
     )

@@ -10,14 +10,14 @@ ADDRESS_BYTES: Final = 20
 def octets(field: Any) -> bytes:  # noqa: ANN401 - RLP.
     """Return a field of bytes."""
     if not isinstance(field, bytes):
-        raise ValueError("a field of the transaction is not a string of bytes")
+        raise ValueError("a field of the transaction is not a string of bytes")  # noqa: TRY004 - a stranger's bytes.
     return field
 
 
 def sequence(field: Any) -> list[Any]:  # noqa: ANN401 - RLP.
     """Return a field that is a list."""
     if not isinstance(field, list):
-        raise ValueError("a field of the transaction is not a list")
+        raise ValueError("a field of the transaction is not a list")  # noqa: TRY004 - a stranger's bytes.
     return field
 
 

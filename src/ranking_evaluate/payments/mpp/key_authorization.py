@@ -78,7 +78,7 @@ def read_key_authorization(field: Any) -> KeyAuthorization:  # noqa: ANN401 - RL
     if not isinstance(field, list) or len(field) != 2:
         raise ValueError("the key authorization is not one with its signature")
     inner, signature = sequence(field[0]), octets(field[1])
-    if not _MIN_FIELDS <= len(inner):
+    if len(inner) < _MIN_FIELDS:
         raise ValueError("the key authorization is not whole")
     if len(inner) > _MAX_FIELDS:
         raise ValueError("the key authorization has a witness, a bound account or the mark of an admin key")
@@ -158,4 +158,3 @@ def _signature_in_rpc(kind: KeyKind, signature: bytes) -> dict[str, object]:
 
 def _words(data: bytes, *names: str) -> dict[str, object]:
     return {name: "0x" + data[32 * at : 32 * at + 32].hex() for at, name in enumerate(names)}
-

@@ -45,7 +45,9 @@ class KnownKey:
     def objection(self, kind: KeyKind, valid_before: int) -> str | None:
         """Return why it may not sign until `valid_before`, or None when it may."""
         if not self.is_known:
-            return "the account has not authorized this access key: sign with its key authorization, or with another key"
+            return (
+                "the account has not authorized this access key: sign with its key authorization, or with another key"
+            )
         if self.is_revoked:
             return "the account has revoked this access key: sign with another key"
         if self.kind != kind:

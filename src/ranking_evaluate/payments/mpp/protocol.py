@@ -55,11 +55,6 @@ from ranking_evaluate.payments.protocol import (
 
 CHALLENGE_HEADER: Final = WIRE.challenge_header.lower()
 
-NEXT_STEP_OF_A_HASH: Final = (
-    "If you sent that transaction, it may have paid: ask the operator, who can refund it, with its hash. Answer the new "
-    "challenge with a signed transaction that you do not send yourself."
-)
-
 MIN_SECRET_BYTES: Final = 32
 
 MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
@@ -164,8 +159,6 @@ class MppProtocol:
             "title": problem.title,
             "challengeId": IssuedChallenge.from_www_authenticate(challenges[0]).id,
         }
-        if reason == credentials.HASH_OF_A_SENT_TRANSACTION:
-            members["nextStep"] = NEXT_STEP_OF_A_HASH
         return Challenge({CHALLENGE_HEADER: ", ".join(challenges)}, members)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:

@@ -1,4 +1,4 @@
-"""The signed Tempo transaction of a credential: its hash, known before it is sent, who signed it, and what it would do."""
+"""The signed Tempo transaction of a credential: its hash, known before it is sent, its signer, and what it would do."""
 
 from __future__ import annotations
 
