@@ -24,6 +24,7 @@ from tests.faults.crashing_service import ALL_POINTS
 from tests.faults.lives import Nursery, Replicas
 from tests.faults.matrix import IN_PROGRESS, REJECTED, SOLD, UNKNOWN
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
+from tests.judges.tempo_wallets import Wallets
 from tests.payments.mpp_shopper import PRICE, Shopper, told
 
 DEADLINE: Final = 3.0
@@ -84,6 +85,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             "MPP_RPC_URL": tempo.proxy.url,
             "MPP_CURRENCY": PATH_USD,
             "MPP_SECRET_KEY": secrets.token_urlsafe(48),
+            "MPP_CHALLENGE_SECONDS": "25",
             "VERIFY_TIMEOUT": str(DEADLINE),
             "SETTLE_TIMEOUT": str(DEADLINE),
             "REQUEST_RATE": "",
@@ -147,9 +149,15 @@ def test_a_submitted_payment_is_in_progress_and_then_uncertain_and_never_made_ag
 def test_killed_while_the_node_has_the_transaction_it_is_uncertain_whatever_became_of_it(
     stage: Stage, shopper: Shopper, fault: Fault
 ) -> None:
-    proxy = stage.tempo.proxy
     challenge = shopper.challenge()
-    credential, moved = shopper.sign(), stage.moved
+    credential = shopper.sign()
+    die_while_the_node_has_it(stage, shopper, credential, fault)
+    check_uncertain(stage, shopper, credential, challenge)
+
+
+def die_while_the_node_has_it(stage: Stage, shopper: Shopper, credential: str, fault: Fault) -> None:
+    """Buy, kill the service between the send and the receipt, and start it again; the payment is made once."""
+    proxy, moved = stage.tempo.proxy, stage.moved
     proxy.fault, proxy.hang_seconds = fault, DEADLINE
 
     async def buy_and_die() -> None:
@@ -164,8 +172,33 @@ def test_killed_while_the_node_has_the_transaction_it_is_uncertain_whatever_beca
     # What the node still held goes to the chain now, after the sender's death.
     proxy.reset()
     asyncio.run(until(lambda: stage.moved == moved + 1))
-    check_uncertain(stage, shopper, credential, challenge)
-    assert stage.moved == moved + 1
+
+
+WALLETS: Final = [
+    ("secp256k1", None),
+    ("p256", None),
+    ("passkey", None),
+    ("secp256k1", "secp256k1"),
+    ("p256", "p256"),
+    ("passkey", "webcrypto"),
+]
+
+
+@pytest.mark.parametrize("fault", [Fault.SEND_HELD, Fault.REPLY_LATE])
+@pytest.mark.parametrize(("root", "key"), WALLETS, ids=str)
+def test_killed_between_the_send_and_the_receipt_every_wallet_has_paid_once(
+    stage: Stage, shopper: Shopper, root: str, key: str | None, fault: Fault
+) -> None:
+    """The official client signs; an access key's payment is its first, with its authorization."""
+    with Wallets(stage.tempo.proxy.url) as wallets:
+        stage.tempo.chain.fund(wallets.open("the wallet", root, key), 1_000_000)
+        credential = wallets.sign("the wallet", shopper.challenge())
+    die_while_the_node_has_it(stage, shopper, credential, fault)
+    sends = stage.tempo.proxy.sends
+    for shift, expected in ((0.0, IN_PROGRESS), (SETTLING_SECONDS, UNKNOWN)):
+        stage.lives.strings.shift = shift
+        assert told(shopper.post(credential)) == expected
+    assert (shopper.state(), stage.tempo.proxy.sends) == ("uncertain", sends)
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -94,10 +94,13 @@ def craft_transaction(
 
 def mirror_signature(raw: str) -> str:
     """Return the same signed transaction with the other of the two ECDSA signatures that a signer can have made."""
-    signature = bytes.fromhex(raw[-130:])
+    return raw[:-130] + mirrored(bytes.fromhex(raw[-130:])).hex()
+
+
+def mirrored(signature: bytes) -> bytes:
+    """Return the other one of the two signatures."""
     s, v = int.from_bytes(signature[32:64], "big"), signature[64]
-    mirrored = signature[:32] + (ORDER - s).to_bytes(32, "big") + bytes([55 - v])
-    return raw[:-130] + mirrored.hex()
+    return signature[:32] + (ORDER - s).to_bytes(32, "big") + bytes([55 - v])
 
 
 def sign_again(raw: str, wallet: Wallet) -> str:
@@ -118,6 +121,10 @@ async def send_oneself(raw: str, rpc: str) -> dict[str, Any]:
         answer = (await client.post(rpc, json=call)).json()
     receipt: dict[str, Any] = answer["result"]
     return receipt
+
+
+def in_seconds(seconds: float) -> int:
+    return int(time.time() + seconds)
 
 
 def moment(text: str) -> float:
