@@ -83,6 +83,8 @@ _NOT_PAID: Final = Row(UNAVAILABLE, None, SOLD, SOLD, REQUIRED, REJECTED, 0, 0)
 _HIDDEN: Final = Row(UNKNOWN, "uncertain", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 1, 1)
 _DROPPED: Final = Row(UNKNOWN, "uncertain", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, 1, 0)
 
+MPP_PAYERS: Final = ("an account's own key", "an access key for the first time, with its authorization")
+
 MPP: Final[dict[TempoFault, tuple[str, Row]]] = {
     TempoFault.NONE: ("executes and says so", _PAID),
     TempoFault.REPLY_LOST: ("executes, then breaks the connection; the receipt can be found", _PAID),
@@ -105,7 +107,9 @@ MPP: Final[dict[TempoFault, tuple[str, Row]]] = {
     TempoFault.STRANGE: ("answers every question with what it cannot mean", _NOT_PAID),
     TempoFault.OTHER_CHAIN: ("executes, and names another chain when it is asked which one it is", _PAID),
 }
-"""VERIFY_HELD and SEND_HELD are no faults but instruments: `test_mpp_faults.py` holds a purchase with them."""
+"""What holds for whoever pays, of `MPP_PAYERS`.
+
+VERIFY_HELD and SEND_HELD are no faults but instruments: `test_mpp_faults.py` holds a purchase with them."""
 
 IN_FLIGHT: Final = {
     Fault.VERIFY_HANG: Row(UNAVAILABLE, "reserved", IN_PROGRESS, CONFLICT, IN_PROGRESS, MALFORMED, 0, 0),
@@ -162,7 +166,8 @@ def page(sabotages: tuple[str, ...]) -> str:
     """Return the text of docs/faults.md."""
     text = HEAD + "\n## x402: the facilitator ...\n\n" + _table({f.value: row for f, row in X402.items()})
     text += "\nWhile the first request still waits:\n\n" + _table({f.value: row for f, row in IN_FLIGHT.items()})
-    text += "\n## MPP: the node ...\n\n" + _table(dict(MPP.values()))
+    for payer in MPP_PAYERS:
+        text += f"\n## MPP, paid by {payer}: the node ...\n\n" + _table(dict(MPP.values()))
     return text + "\n" + TAIL + "".join(f"- {name}\n" for name in sabotages)
 
 

@@ -8,16 +8,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
 
-from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
+from ranking_evaluate.sandbox.funded import Wallet
+from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS
 from ranking_evaluate.sandbox.wallets import new_wallet
-from tests.faults.matrix import COLUMNS, IN_PROGRESS, MPP, SOLD
+from tests.faults.matrix import COLUMNS, IN_PROGRESS, MPP, MPP_PAYERS, SOLD
 from tests.faults.served import Served, served
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
 from tests.payments.mpp_shopper import BODY, PATH, PRICE, Shopper, told
+from tests.payments.tempo_wallet import Key, TempoWallet
 
 DEADLINE = "3"
 LATE_SECONDS = 1.0
@@ -32,16 +35,31 @@ class Stage:
 
     service: Served
     tempo: Tempo
-    payers: dict[str, Shopper]
+    payers: dict[str, Wallet]
+    accounts: dict[str, Key]
 
     @property
     def moved(self) -> int:
         """Payments that reached the service, ever."""
         return self.tempo.chain.balance(self.service.mpp.recipient) // PRICE
 
-    def shopper(self, column: str) -> Shopper:
+    def shopper(self, column: str, payer: str = MPP_PAYERS[0]) -> Shopper:
         """Return somebody with a new key and the column's wallet."""
-        return Shopper(self.service.client, self.payers[column].wallet)
+        if payer == MPP_PAYERS[0]:
+            return Shopper(self.service.client, self.payers[column])
+        wallet = TempoWallet(self.accounts[column], Key("webcrypto"))
+        return FirstTime(self.service.client, self.payers[column], new=wallet, authorized=wallet.authorization())
+
+
+@dataclass(kw_only=True)
+class FirstTime(Shopper):
+    """Somebody whose wallet has a new access key for this purchase; it signs again with the same authorization."""
+
+    new: TempoWallet
+    authorized: list[Any]
+
+    def sign(self, challenge: str | None = None, **changes: Any) -> str:
+        return self.new.pay(challenge or self.challenge(), self.authorized, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +75,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             "SETTLE_TIMEOUT": DEADLINE,
         }
         with served(tmp_path_factory.mktemp("matrix") / "attempts.db", environment) as service:
-            payers = {column: Shopper(service.client, tempo.chain.new_payer()) for column in COLUMNS}
-            yield Stage(service, tempo, payers)
+            payers = {column: tempo.chain.new_payer() for column in COLUMNS}
+            accounts = {column: Key("passkey") for column in COLUMNS}
+            for account in accounts.values():
+                tempo.chain.fund(account.account, PAYER_TOKENS)
+            yield Stage(service, tempo, payers, accounts)
 
 
 def further(column: str, shopper: Shopper, credential: str, challenge: str) -> tuple[int, str | None]:
@@ -74,13 +95,16 @@ def further(column: str, shopper: Shopper, credential: str, challenge: str) -> t
             return told(shopper.post("Payment %%%"))
 
 
+@pytest.mark.parametrize("payer", MPP_PAYERS)
 @pytest.mark.parametrize("fault", MPP)
-def test_every_further_request_is_answered_by_the_table_and_pays_nothing_twice(stage: Stage, fault: Fault) -> None:
+def test_every_further_request_is_answered_by_the_table_and_pays_nothing_twice(
+    stage: Stage, fault: Fault, payer: str
+) -> None:
     _, row = MPP[fault]
     proxy = stage.tempo.proxy
     proxy.reset()
     proxy.hang_seconds = LATE_SECONDS if fault is Fault.REPLY_LATE else float(DEADLINE) + 1
-    shoppers = {column: stage.shopper(column) for column in COLUMNS}
+    shoppers = {column: stage.shopper(column, payer) for column in COLUMNS}
     signed = {column: shopper.sign() for column, shopper in shoppers.items()}
     # A client may have got a second one at the same time; where money may have moved, none is to be had any more.
     challenge = shoppers["fresh"].challenge()
