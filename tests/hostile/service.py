@@ -28,6 +28,7 @@ NETWORK: Final = "eip155:84532"
 CHAIN_ID: Final = 42431
 PAYEE: Final = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 CURRENCY: Final = "0x20c0000000000000000000000000000000000000"
+SECOND_CURRENCY: Final = "0x20C000000000000000000000b9537d11c60E8b50"
 MPP_KEY: Final = "a-secret-of-the-hostile-tests-0123456789"
 PAYER: Final = Account.from_key("0x" + "42" * 32)
 
@@ -224,7 +225,8 @@ class Neighbourhood:
             "MPP_RECIPIENT": PAYEE,
             "MPP_CHAIN_ID": str(CHAIN_ID),
             "MPP_RPC_URL": self.node_url,
-            "MPP_CURRENCY": CURRENCY,
+            # As many as can be: the heads of its 402s are the longest.
+            "MPP_CURRENCY": f"{CURRENCY},{SECOND_CURRENCY}",
             "MPP_SECRET_KEY": MPP_KEY,
             "REQUEST_RATE": "",
             "PAYMENT_RATE": "",

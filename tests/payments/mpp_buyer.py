@@ -14,6 +14,7 @@ import rlp  # type: ignore[import-untyped]
 from coincurve._libsecp256k1 import ffi  # type: ignore[import-not-found]
 from eth_utils.crypto import keccak
 from mpp import Challenge, Credential
+from mpp.client.transport import _payment_challenges as challenges_in
 from mpp.methods.tempo import TempoAccount
 from mpp.methods.tempo import client as tempo
 from mpp.methods.tempo._attribution import encode as memo_of
@@ -44,8 +45,11 @@ async def sign(header: str, wallet: Wallet, rpc: str, seconds: float = 24) -> st
 
 
 def craft(header: str, wallet: Wallet, **changes: Any) -> str:
-    """Return an Authorization header with a transaction of our own making; `changes` say what is unusual about it."""
-    challenge = Challenge.from_www_authenticate(header)
+    """Return an Authorization header with a transaction of our own making; `changes` say what is unusual about it.
+
+    Of several challenges the first is answered.
+    """
+    challenge = Challenge.from_www_authenticate(challenges_in(header)[0])
     raw = craft_transaction(challenge, wallet, **changes)
     return present(challenge, {"type": "transaction", "signature": raw})
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import httpx
 from mpp import Challenge, Credential, Receipt
+from mpp.client.transport import _payment_challenges as challenges_in
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.sandbox.funded import Wallet
@@ -44,7 +45,7 @@ def check(answer: httpx.Response, key: str, body: bytes) -> httpx.Response:
     assert problem["status"] == answer.status_code
     assert {"type", "title", "detail", "code", "retryable", "retryAfter", "nextStep", "requestId"} <= problem.keys()
     if answer.status_code == 402:
-        challenge = Challenge.from_www_authenticate(answer.headers["www-authenticate"])
+        challenge = Challenge.from_www_authenticate(challenges_in(answer.headers["www-authenticate"])[0])
         assert problem["challengeId"] == challenge.id
         assert problem["code"] in {"PAYMENT_REQUIRED", "PAYMENT_REJECTED"}
         assert (problem["type"] == f"{PROBLEM_TYPES}payment-required") is (problem["code"] == "PAYMENT_REQUIRED")
@@ -89,10 +90,10 @@ class Shopper:
         return check(answer, sent["Idempotency-Key"], content) if path == PATH else answer
 
     def challenge(self, *, body: bytes | None = None) -> str:
-        """Ask for the price and return the challenge."""
+        """Ask for the price and return the challenge, of several the first."""
         answer = self.post(body=body)
         assert told(answer) == (402, "PAYMENT_REQUIRED")
-        return str(answer.headers["www-authenticate"])
+        return challenges_in(answer.headers["www-authenticate"])[0]
 
     def sign(self, challenge: str | None = None, **changes: Any) -> str:
         """Return a credential for a challenge, or for a fresh one."""

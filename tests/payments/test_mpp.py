@@ -24,6 +24,7 @@ import uvicorn
 from mpp import Challenge as IssuedChallenge
 from mpp import Receipt
 from mpp.client.transport import Mpp as PayingClient
+from mpp.client.transport import _payment_challenges as challenges_in
 from mpp.errors import (
     CredentialReplayedError,
     InternalPaymentError,
@@ -194,6 +195,54 @@ async def test_a_refused_credential_names_its_problem_type_and_gets_a_fresh_chal
         first, second = await protocol.challenge(offer), await protocol.challenge(offer, reason)
     assert second.members["type"] == f"https://paymentauth.org/problems/{problem}"
     assert second.members["challengeId"] != first.members["challengeId"]
+
+
+# Two currencies
+
+SECOND = "0x20c0000000000000000000000000000000000001"
+
+
+async def test_each_currency_has_a_challenge_in_the_configured_order_and_each_can_be_paid(tempo: Tempo) -> None:
+    config, offer = config_of(tempo.proxy.url, currencies=(SECOND, PATH_USD)), new_offer()
+    async with protocol_of(config) as protocol:
+        made = await protocol.challenge(offer)
+        issued = [
+            IssuedChallenge.from_www_authenticate(each) for each in challenges_in(made.headers["www-authenticate"])
+        ]
+        assert [each.request["currency"] for each in issued] == [SECOND, PATH_USD]
+        assert made.members["challengeId"] == issued[0].id
+        for each in issued:
+            token = str(each.request["currency"])
+            payload = {"type": "transaction", "signature": buyer.craft_transaction(each, tempo.payer, token=token)}
+            credential = credential_of(protocol, buyer.present(each, payload), offer)
+            assert credential.facts.asset == token
+            assert protocol.check_terms(credential, offer, time.time()) is None
+            # The wallet has money of one of them alone.
+            verified = await protocol.verify(credential, offer)
+            assert isinstance(verified, Verified if token == PATH_USD else Rejected), verified
+        assert isinstance(await protocol.settle(credential, offer), Settled)
+        assert tempo.chain.balance(config.recipient) == PRICE
+        # The transfer of one token does not answer the challenge for the other.
+        crossed = buyer.craft_transaction(issued[0], tempo.payer, token=PATH_USD)
+        credential = credential_of(
+            protocol, buyer.present(issued[0], {"type": "transaction", "signature": crossed}), offer
+        )
+        assert "does not make the payment" in (protocol.check_terms(credential, offer, time.time()) or "")
+
+
+async def test_the_sdk_clients_find_the_currency_that_they_hold(tempo: Tempo) -> None:
+    config = config_of(tempo.proxy.url, currencies=(SECOND, PATH_USD), challenge_seconds=25)
+    async with protocol_of(config) as protocol, shop_of(protocol) as url:
+        python_client = tempo_client.charge(
+            account=TempoAccount.from_key(tempo.payer.key),
+            chain_id=CHAIN_ID,
+            rpc_url=tempo.proxy.url,
+            currencies=[PATH_USD],
+        )
+        async with PayingClient(methods=[python_client]) as client:
+            paid = await client.fetch(url, method="POST", content=BODY, headers={"Idempotency-Key": "k" * 20})
+    assert paid.status_code == 200, paid.text
+    assert tempo.chain.balance(config.recipient) == PRICE
 
 
 # Paying

@@ -12,6 +12,8 @@ from limits import parse
 
 from ranking_evaluate.payments.config import CDP_FACILITATOR
 
+MAX_CURRENCIES: Final = 2
+
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 _NETWORK: Final = re.compile(r"eip155:[1-9][0-9]{0,17}")
 
@@ -34,11 +36,13 @@ def address(value: str) -> str:
     return value
 
 
-def addresses(value: str) -> tuple[str, ...]:
-    """Return EVM addresses, each named once."""
+def currencies(value: str) -> tuple[str, ...]:
+    """Return the addresses of one token or two, each named once: a 402's head has room for two challenges."""
     found = tuple(address(part.strip()) for part in value.split(","))
     if len({each.lower() for each in found}) < len(found):
         raise ValueError("names an address twice")
+    if len(found) > MAX_CURRENCIES:
+        raise ValueError(f"more than {MAX_CURRENCIES} addresses, for which the head of a 402 has no room")
     return found
 
 

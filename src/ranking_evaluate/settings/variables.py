@@ -210,10 +210,10 @@ _TABLE: Final = (
     Variable(
         Group.MPP,
         "MPP_CURRENCY",
-        values.addresses,
-        "The addresses of the tokens that are taken, separated by commas, in the order in which they are offered: on "
-        "mainnet USDC.e, `0x20C000000000000000000000b9537d11c60E8b50`, which wallets hold by default; on the testnet "
-        "pathUSD, `0x20c0000000000000000000000000000000000000`.",
+        values.currencies,
+        "The address of the token that is taken, or of two, separated by a comma, in the order in which they are "
+        "offered: on mainnet USDC.e, `0x20C000000000000000000000b9537d11c60E8b50`, which wallets hold by default; on "
+        "the testnet pathUSD, `0x20c0000000000000000000000000000000000000`.",
         required=True,
     ),
     Variable(

@@ -144,7 +144,8 @@ class MppProtocol:
             **_charge_of(offer),
             meta=credentials.meta_of(offer),
             body=offer.body,
-            description=offer.description,
+            # A 402's head has room for it once, and every challenge would repeat it.
+            description=offer.description if len(self._config.currencies) == 1 else None,
             expires=expires.isoformat().replace("+00:00", "Z"),
         )
         # The request is without Authorization: here the SDK asks for a payment and never takes one.
