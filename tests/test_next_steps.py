@@ -509,11 +509,11 @@ async def test_what_is_not_sold_here_is_bought_over_the_other_protocol(market: M
 @pytest.mark.parametrize("state", ["settling", "settled", "uncertain"])
 async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(market: Market, state: str) -> None:
     """The wallet has sent its first payment somewhere else in this shop, and signs each purchase once."""
-    elsewhere = replace(market.signed(seconds=3600), key=OTHER_KEY, proof="elsewhere", new_key="of the wallet")
+    elsewhere = replace(market.signed(seconds=3600), new_key="of the wallet")
     await market.put(state, elsewhere)
     async with market.client() as client:
-        first = replace(market.signed(seconds=3600), proof="here", new_key="of the wallet")
-        agent = market.agent(client, first)
+        first = replace(elsewhere, key=OTHER_KEY, proof="here")
+        agent = market.agent(client, first, key=OTHER_KEY)
         assert await agent.buy() == "answered"
     assert agent.heard == [("DUPLICATE_PROOF", "key-authorization"), ("PAYMENT_REQUIRED", None)]
     assert market.paid[-1] == agent.signed[-1].proof != first.proof

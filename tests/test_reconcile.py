@@ -162,6 +162,14 @@ async def test_what_is_no_transaction_hash_is_refused_even_by_force(desk: Desk, 
     assert "not a transaction hash" in await desk.refused_settle(transaction, force=True)
 
 
+async def test_a_payment_is_settled_with_the_transaction_that_it_is_in(desk: Desk) -> None:
+    await desk.uncertain()
+    desk.chain.says = Landed(TX)
+    with pytest.raises(DecisionRefused, match=f"settle it with --tx {TX}"):
+        await desk.reconciler.settle(KEY, OTHER_TX)
+    assert (await desk.reconciler.settle(KEY, TX)).transaction == TX
+
+
 async def test_a_released_attempt_may_still_be_settled_while_it_stands(desk: Desk) -> None:
     await desk.uncertain()
     await desk.reconciler.release(KEY, force=True)

@@ -113,6 +113,10 @@ class Reconciler:
         found = await self.check(case.attempt, transaction)
         if not isinstance(found, Landed) and not force:
             raise DecisionRefused(f"The chain does not show this payment in {transaction}: {in_words(found)}.")
+        if isinstance(found, Landed) and found.transaction.lower() != transaction and not force:
+            raise DecisionRefused(
+                f"The chain shows the payment in {found.transaction}: settle it with --tx {found.transaction}."
+            )
         try:
             receipt = await self._protocols[case.attempt.protocol].reconciled_receipt(facts, transaction, key)
         except ServiceError as error:

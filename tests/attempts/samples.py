@@ -62,7 +62,14 @@ def row(state: State, credential: str = "first", **changes: Any) -> Attempt:
 
 def asks(made: Draft) -> Request:
     """Return the request that the draft was made of."""
-    return Request(made.key, made.fingerprint, made.release, made.credential_digest, made.proofs)
+    return Request(
+        made.key,
+        made.fingerprint,
+        made.release,
+        made.credential_digest,
+        made.proofs,
+        new_key_proof=made.new_key_proof,
+    )
 
 
 async def tried(store: AttemptStore, made: Draft) -> Attempt | None:

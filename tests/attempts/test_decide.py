@@ -217,6 +217,21 @@ def test_one_recorded_proof_of_two_is_enough_to_be_a_duplicate() -> None:
     assert decide(Situation().read(asked.proofs), asked) == DUPLICATE
 
 
+@pytest.mark.parametrize("state", [None, State.FAILED, State.RELEASED, State.RESERVED, State.SETTLING, State.SETTLED])
+def test_a_new_key_of_another_payment_is_told_apart_where_a_new_payment_may_be_signed(state: State | None) -> None:
+    new_key = proof("of a new key")
+    asked = replace(request("fresh"), proofs=(proof("fresh"), new_key), new_key_proof=new_key)
+    situation = Situation() if state is None else Situation((row(state),))
+    got = decide(replace(situation.read(asked.proofs), recorded=frozenset({new_key})), asked)
+    if state in {State.RESERVED, State.SETTLING, State.SETTLED}:
+        # With this key's own payment under way or made, nobody may be told to sign another one.
+        assert isinstance(got, Conflict)
+    else:
+        assert got == DuplicateProof(of_new_key=True)
+    both = decide(replace(situation.read(asked.proofs), recorded=frozenset(asked.proofs)), asked)
+    assert both == DUPLICATE
+
+
 @pytest.mark.parametrize(
     ("situation", "n"),
     [

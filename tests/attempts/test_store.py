@@ -7,10 +7,11 @@ import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
-from ranking_evaluate.attempts.attempt import Audit, State, Step
+from ranking_evaluate.attempts.attempt import Audit, Draft, State, Step
 from ranking_evaluate.attempts.decide import (
     Cause,
     Conflict,
@@ -352,6 +353,44 @@ async def test_a_failed_attempt_makes_room_for_the_next_n_and_keeps_its_proofs(s
     assert [row.n for row in seen.rows] == [1, 2]
     assert seen.last_n == 1
     assert seen.recorded == {proof("first")}
+
+
+NEW_KEY: Final = proof("of a new key")
+
+
+def first_payment(credential: str = "first", **changes: Any) -> Draft:
+    """Return a draft whose payment carries a new key's authorization."""
+    return draft(credential, proofs=(proof(credential), NEW_KEY), new_key_proof=NEW_KEY, **changes)
+
+
+@pytest.mark.parametrize("ends", ["failed", "released"])
+async def test_what_came_to_nothing_gives_its_new_key_back_and_keeps_its_other_proofs(
+    store: AttemptStore, ends: str
+) -> None:
+    row = await settling(store, first_payment())
+    second = first_payment("second", key=OTHER_KEY)
+    assert await tried(store, second) is None
+    event = RecordRefused("no") if ends == "failed" else OperatorRelease("ada", "never landed")
+    if ends == "released":
+        await store.move(row.claim, RecordUncertain("timeout"))
+    step = await store.move(row.claim, event)
+    assert step.attempt is not None
+    assert (step.attempt.proofs, step.attempt.new_key_proof) == ((proof("first"),), None)
+    assert await store.find(row.claim) == step.attempt
+    assert (await store.read(OTHER_KEY, second.proofs)).recorded == frozenset()
+    assert (await store.read(OTHER_KEY, row.proofs)).recorded == {proof("first")}
+    assert (await reserved(store, second)).new_key_proof == NEW_KEY
+    # A late answer that the first one was made after all takes nothing from the second.
+    await store.move(row.claim, RecordSettled("the receipt", TX))
+    assert (await store.read(OTHER_KEY, second.proofs)).recorded == set(second.proofs)
+
+
+async def test_a_payment_that_was_made_keeps_its_new_key(store: AttemptStore, clock: FixedClock) -> None:
+    await settled(store, first_payment())
+    assert await tried(store, first_payment("second", key=OTHER_KEY)) is None
+    clock.advance(2 * DAY)
+    await store.purge()
+    assert await tried(store, first_payment("second", key=OTHER_KEY)) is None
 
 
 # Operators.

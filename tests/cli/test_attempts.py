@@ -100,6 +100,13 @@ class Shop:
         assert self.earned(protocol) - before == (PRICE if paid else 0)
         return payment
 
+    def shown_finally(self, key: str) -> str:
+        """Return what `show --check` prints once the block that shows the payment is final."""
+        give_up = time.monotonic() + 20
+        while "not final yet" in (seen := self.operator("show", key, "--check").stdout):
+            assert time.monotonic() < give_up
+        return seen
+
     def earned(self, protocol: str) -> int:
         funded = self.protocols[protocol]
         return funded.balance(funded.payee)
@@ -155,7 +162,7 @@ def test_a_payment_that_landed_is_found_checked_and_settled_and_the_resend_gets_
 
     assert payment.key in [attempt["key"] for attempt in shop.reads("list", "--state", "uncertain")]
     assert payment.key in shop.operator("list", "--state", "uncertain").stdout
-    seen = shop.operator("show", payment.key, "--check").stdout
+    seen = shop.shown_finally(payment.key)
     [advised] = re.findall(r"ranking-evaluate attempts (settle .*)", seen)
     assert shop.operator("release", payment.key).exit_code == 1
     settled = shop.operator(*advised.split())
