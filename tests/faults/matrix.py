@@ -65,7 +65,7 @@ COLUMNS: Final = ("identical", "fresh", "none", "malformed")
 def _x402(fault: Fault) -> Row:
     if fault in {Fault.NONE, Fault.LATE}:
         return Row(SOLD, "settled", SOLD, CONFLICT, CONFLICT, MALFORMED, 1, 1)
-    if fault in {Fault.REFUSED, Fault.REFUSED_400}:
+    if fault in {Fault.REFUSED, Fault.REFUSED_400, Fault.REFUSED_BARE}:
         return Row(REJECTED, "failed", REJECTED, SOLD, REQUIRED, MALFORMED, 1, 0)
     if fault is Fault.VERIFY_REFUSED:
         return Row(REJECTED, None, SOLD, SOLD, REQUIRED, MALFORMED, 0, 0)

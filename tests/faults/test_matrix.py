@@ -22,6 +22,7 @@ import pytest
 from eth_account import Account
 
 from ranking_evaluate import order
+from ranking_evaluate.payments import refusing
 from tests.faults.facilitator import Fault, FaultyFacilitator, ledger_only
 from tests.faults.matrix import (
     COLUMNS,
@@ -100,7 +101,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             "VERIFY_TIMEOUT": str(DEADLINE),
             "SETTLE_TIMEOUT": str(DEADLINE),
         }
-        with served(tmp_path_factory.mktemp("matrix") / "attempts.db", environment) as service:
+        with (
+            # Each fault is tried by several purchases at once: three refused bills would close the shop to the rest.
+            pytest.MonkeyPatch.context() as patch,
+            served(tmp_path_factory.mktemp("matrix") / "attempts.db", environment) as service,
+        ):
+            patch.setattr(refusing, "PAUSE", 0.0)
             yield Shop(service, facilitator, Buyer(service.client, Account.create().key.hex(), BODY))
 
 

@@ -56,8 +56,8 @@ class JsonRpc:
         """
         call = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         try:
-            status, body = await self._client.call("POST", self._url, json.dumps(call).encode())
-            answer = read(body) if 200 <= status < 300 else None
+            answered = await self._client.call("POST", self._url, json.dumps(call).encode())
+            answer = read(answered.body) if 200 <= answered.status < 300 else None
         except TooLarge as error:
             raise NodeError(f"{error}, asked for {method}") from error
         except ProviderError as error:
@@ -65,7 +65,7 @@ class JsonRpc:
         except ValueError as error:
             raise NodeError(f"the node's answer to {method} is not JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise NodeError(f"the node's answer to {method} is not JSON-RPC (status {status})")
+            raise NodeError(f"the node's answer to {method} is not JSON-RPC (status {answered.status})")
         refusal = answer.get("error")
         if isinstance(refusal, dict) and isinstance(refusal.get("code"), int):
             raise NodeRefusal(refusal["code"], str(refusal.get("message", "")))

@@ -122,9 +122,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The credential would not pay."""
+    """The credential would not pay; `code` is the provider's own word for it."""
 
     reason: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

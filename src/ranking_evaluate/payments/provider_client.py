@@ -7,6 +7,7 @@ It is aiohttp's: docs/decisions/own-facilitator-client.md gives the figures.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -57,10 +58,11 @@ class TooLarge(ProviderError):
 
 
 class Answer(NamedTuple):
-    """A provider's answer, whole and within the bound."""
+    """A provider's answer, whole and within the bound; the names of its headers are read in any case."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class ProviderClient:
@@ -128,7 +130,7 @@ class ProviderClient:
                 received += chunk
                 if len(received) > self._max_bytes:
                     raise TooLarge(f"{self._provider}'s answer is over {self._max_bytes // 1024} KiB")
-        return Answer(response.status, bytes(received))
+        return Answer(response.status, bytes(received), headers=response.headers)
 
     def _open(self) -> aiohttp.ClientSession:
         # Made at the first call: it needs a running loop.

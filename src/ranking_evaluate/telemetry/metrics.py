@@ -54,6 +54,12 @@ _SETTLE_SECONDS: Final = Histogram(
     buckets=(0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 90, 120),
     registry=REGISTRY,
 )
+_EXTENSION_RESPONSES: Final = Counter(
+    "ranking_evaluate_extension_responses",
+    "What the facilitator said of an extension that it was sent; status other is any word of its own.",
+    ["extension", "status"],
+    registry=REGISTRY,
+)
 _SOLD: Final = Counter(
     "ranking_evaluate_sold_base_units",
     "Base units of the asset in payments that this process recorded as received.",
@@ -62,7 +68,7 @@ _SOLD: Final = Counter(
 )
 ALARMS: Final = Counter(
     "ranking_evaluate_alarms",
-    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs.",
+    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs, no_transaction_hash.",
     ["what"],
     registry=REGISTRY,
 )
@@ -91,6 +97,11 @@ def count_settlement(protocol: str, outcome: str, seconds: float) -> None:
     """Count one settle call."""
     _SETTLEMENTS.labels(protocol, outcome).inc()
     _SETTLE_SECONDS.labels(protocol).observe(seconds)
+
+
+def count_extension_response(extension: str, status: str) -> None:
+    """Count what a facilitator said of an extension."""
+    _EXTENSION_RESPONSES.labels(extension, status).inc()
 
 
 def count_sale(protocol: str, operation: str, network: str, asset: str, amount: int) -> None:

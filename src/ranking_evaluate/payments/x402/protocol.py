@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 from pydantic import ValidationError
 from x402 import ResourceConfig, x402ResourceServer
 from x402.http.utils import encode_payment_response_header
@@ -33,13 +32,18 @@ from ranking_evaluate.payments.protocol import (
     PaymentFacts,
     Readiness,
     Refused,
+    Rejected,
     Settled,
     Settlement,
+    Spent,
     Terms,
     Unknown,
+    Unreachable,
     Unreadable,
     Verification,
 )
+from ranking_evaluate.payments.reasons import MAY_FOLLOW_A_PAYMENT
+from ranking_evaluate.payments.x402 import call
 from ranking_evaluate.payments.x402.challenge import Challenges
 from ranking_evaluate.payments.x402.credential import content_of, objection, read_credential
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
@@ -98,8 +102,9 @@ class X402Protocol:
         return Terms(config.network, config.asset, config.pay_to, config.network in TESTNETS)
 
     def ready(self) -> Readiness:
-        """Return whether the facilitator has said that it serves our network."""
-        return self._connecting.ready()
+        """Return whether the facilitator has said that it serves our network, and answers calls."""
+        connected = self._connecting.ready()
+        return self._facilitator.ready() if connected.ready else connected
 
     def announce(self, amount: int) -> Announcement:
         """Return the terms of a price by the settings alone: documents stay up while the facilitator is down."""
@@ -141,14 +146,25 @@ class X402Protocol:
         return objection(content_of(credential), required, self._config, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
-        """Ask the facilitator's /verify."""
-        return await self._facilitator.verify(self._call(credential, offer), payer=credential.facts.payer or "")
+        """Ask the facilitator's /verify, and the chain where a payment that was made would explain what it says."""
+        body = await self._call(credential, offer)
+        said = await self._facilitator.verify(body, payer=credential.facts.payer or "")
+        if not isinstance(said, Rejected) or said.code not in MAY_FOLLOW_A_PAYMENT or self._config.rpc_url is None:
+            return said
+        match await AuthorizationLookup(self._config.rpc_url).is_used(credential.facts):
+            case True:
+                return Spent("the chain shows that the authorization was used already", said.code)
+            case False:
+                return said
+            case None:
+                words = "the chain cannot be asked whether the payment was made already"
+                return Unreachable(f"the facilitator finds that {said.reason}, and {words}")
 
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Call the facilitator's /settle, once, past the SDK's retrying wrapper."""
         facts = credential.facts
         network, payer = self._config.network, facts.payer or ""
-        outcome = await self._facilitator.settle(self._call(credential, offer), network=network, payer=payer)
+        outcome = await self._facilitator.settle(await self._call(credential, offer), network=network, payer=payer)
         match outcome:
             case Settled(transaction=transaction):
                 return Settled(_receipt(network, transaction, payer), transaction, payer)
@@ -197,16 +213,11 @@ class X402Protocol:
         )
         return requirements
 
-    def _call(self, credential: Credential, offer: Offer) -> bytes:
-        """Return the body of a /verify or /settle call: the credential against our own requirements."""
-        requirements = self._required(self._ready_server(), offer.amount)
-        return orjson.dumps(
-            {
-                "x402Version": X402_VERSION,
-                "paymentPayload": content_of(credential).payload.model_dump(by_alias=True, exclude_none=True),
-                "paymentRequirements": requirements.model_dump(by_alias=True, exclude_none=True),
-            }
-        )
+    async def _call(self, credential: Credential, offer: Offer) -> bytes:
+        """Return the body of a /verify or /settle call: the credential against our own terms, and our own words."""
+        required = self._required(self._ready_server(), offer.amount)
+        challenge = await self.challenge(offer)
+        return call.body(content_of(credential), required, challenge.members)
 
 
 class _Supported:
