@@ -7,13 +7,16 @@ import base64
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
+import orjson
 import pytest
 from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from x402 import x402ClientSync
 from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http.utils import decode_payment_required_header, decode_payment_response_header
@@ -380,26 +383,129 @@ async def test_a_pending_settlement_is_not_tried_again(protocol: X402Protocol, f
     assert facilitator.attempts.total() == 1
 
 
-async def test_the_facilitator_is_asked_about_our_own_requirements(protocol: X402Protocol) -> None:
-    asked: list[Payload] = []
+@dataclass
+class Recorder:
+    """A facilitator that settles every nonce once, and keeps the very bytes that it gets."""
+
+    got: list[tuple[str, bytes]] = field(default_factory=list)
+    answer: Any = field(default_factory=lambda: ledger_only(NETWORK))
+
+    def __call__(self, path: str, body: bytes) -> tuple[int, bytes]:
+        if body:
+            self.got.append((path, body))
+        said: tuple[int, bytes] = self.answer(path, body)
+        return said
+
+
+def member(name: str, value: object) -> bytes:
+    """Return a member as it stands in compact JSON."""
+    return f'"{name}":'.encode() + orjson.dumps(value)
+
+
+async def test_the_facilitator_gets_our_own_words_byte_for_byte_whatever_the_payer_wrote() -> None:
+    """https://github.com/x402-foundation/x402/issues/3005: catalogues take what a payload says, which nobody signs."""
+    recorder = Recorder()
+    with FaultyFacilitator(recorder) as facilitator:
+        protocol = X402Protocol(config(facilitator.url))
+        await protocol.start()
+        challenge = base64.b64decode((await protocol.challenge(OFFER)).headers["payment-required"])
+        asked = json.loads(challenge)
+        ours = [member("resource", asked["resource"]), member("extensions", asked["extensions"])]
+        assert all(part in challenge for part in ours)
+        honest = await signed(protocol)
+        bare: Payload = {name: value for name, value in honest.items() if name != "resource"}
+        only_the_key = {"payment-identifier": {"info": {"required": True, "id": KEY}, "schema": {}}}
+        evil = {"url": "https://evil.example/x", "description": "CHEAP", "mimeType": "text/html"}
+        bazaar = json.loads(json.dumps(asked["extensions"]["bazaar"]))
+        bazaar["info"]["input"]["body"] = {"insult": True}
+        identifier = asked["extensions"]["payment-identifier"] | {"more": "of the payer's"}
+        written: list[Payload] = [
+            honest,
+            bare | {"extensions": only_the_key},
+            honest | {"resource": evil, "extensions": only_the_key | {"bazaar": bazaar}, "more": 1},
+            honest | {"extensions": {"payment-identifier": identifier, "other": {"info": {}}}},
+        ]
+        for number, payload in enumerate(written):
+            credential = read(protocol, altered(payload, nonce=f"0x{number + 1:064x}"))
+            assert protocol.check_terms(credential, OFFER, NOW) is None
+            assert await protocol.verify(credential, OFFER) == Verified()
+            assert isinstance(await protocol.settle(credential, OFFER), Settled)
+        await protocol.close()
+    assert [path for path, _ in recorder.got] == ["/verify", "/settle"] * len(written)
+    for number, (_, body) in enumerate(recorder.got):
+        assert all(body.count(part) == 1 for part in ours)
+        call = json.loads(body)
+        assert set(call) == {"x402Version", "paymentPayload", "paymentRequirements"}
+        assert call["paymentRequirements"] == asked["accepts"][0]
+        payload = call["paymentPayload"]
+        assert set(payload) == {"x402Version", "payload", "accepted", "resource", "extensions"}
+        assert (call["x402Version"], payload["x402Version"]) == (2, 2)
+        assert payload["accepted"] == asked["accepts"][0]
+        assert set(payload["extensions"]) == {"payment-identifier", "bazaar"}
+        assert payload["extensions"]["payment-identifier"]["info"] == {"required": True, "id": KEY}
+        assert payload["payload"] == altered(honest, nonce=f"0x{number // 2 + 1:064x}")["payload"]
+        assert b"evil.example" not in body
+
+
+async def test_a_payment_for_a_refusal_s_challenge_carries_the_whole_declaration_too() -> None:
+    """A PAYMENT_REJECTED declares no bazaar, and the client echoes what it was given."""
+    recorder = Recorder()
+    with FaultyFacilitator(recorder) as facilitator:
+        protocol = X402Protocol(config(facilitator.url))
+        await protocol.start()
+        refused = (await protocol.challenge(OFFER, "it has expired")).members["extensions"]
+        assert isinstance(refused, dict)
+        assert set(refused) == {"payment-identifier"}
+        credential = read(protocol, await signed(protocol) | {"extensions": refused})
+        await protocol.verify(credential, OFFER)
+        [(_, body)] = recorder.got
+        assert member("extensions", (await protocol.challenge(OFFER)).members["extensions"]) in body
+        await protocol.close()
+
+
+async def test_the_digest_of_a_credential_is_over_what_the_client_sent(protocol: X402Protocol) -> None:
+    payload = await signed(protocol)
+    for other in (
+        payload | {"resource": {"url": "https://evil.example/x"}},
+        payload | {"extensions": {**payload["extensions"], "other": {}}},
+    ):
+        assert read(protocol, other).digest != read(protocol, payload).digest
+
+
+async def test_success_without_a_hash_is_told_at_the_first_sale(
+    protocol: X402Protocol, facilitator: FaultyFacilitator
+) -> None:
+    """Circle's gateway answers a UUID: the money moves, and no sale can be told from another."""
+    uuid = "b6ae6bd6-6ca1-4c5a-9d2f-0c8a1f3f1a11"
     answer = ledger_only(NETWORK)
 
-    def note(path: str, body: bytes) -> tuple[int, bytes]:
-        asked.append(json.loads(body or b"{}"))
-        return answer(path, body)
+    def gateway(path: str, body: bytes) -> tuple[int, bytes]:
+        status, said = answer(path, body)
+        return status, orjson.dumps(json.loads(said) | ({"transaction": uuid} if path == "/settle" else {}))
 
-    with FaultyFacilitator(note) as spy:
-        own = X402Protocol(config(spy.url))
+    with FaultyFacilitator(gateway) as circle:
+        own = X402Protocol(config(circle.url))
         await own.start()
-        payload = await signed(own)
-        await own.verify(read(own, payload), OFFER)
+        with capture_logs() as told:
+            outcome = await own.settle(read(own, await signed(own)), OFFER)
         await own.close()
-    (call,) = [call for call in asked if call]
-    assert call["x402Version"] == 2
-    assert (
-        call["paymentRequirements"] == json.loads(json.dumps((await protocol.challenge(OFFER)).members))["accepts"][0]
-    )
-    assert call["paymentPayload"] == payload
+    assert isinstance(outcome, Uncertain)
+    assert outcome.transaction == uuid
+    [alarm] = [line for line in told if "alarm" in line]
+    assert (alarm["alarm"], alarm["reported_transaction"]) == ("no_transaction_hash", uuid)
+    with capture_logs() as told:
+        await protocol.settle(read(protocol, await signed(protocol)), OFFER)
+    assert [line for line in told if "alarm" in line] == []
+
+
+async def test_a_bill_that_is_not_paid_makes_it_not_ready(
+    protocol: X402Protocol, facilitator: FaultyFacilitator
+) -> None:
+    facilitator.set(Fault.UNPAID_BILL)
+    for _ in range(3):
+        assert protocol.ready().ready
+        await protocol.settle(read(protocol, await signed(protocol)), OFFER)
+    assert protocol.ready() == (False, "the facilitator refuses every call for reasons of its own")
 
 
 # Readiness.
