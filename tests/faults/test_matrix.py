@@ -24,22 +24,11 @@ from eth_account import Account
 from ranking_evaluate import order
 from ranking_evaluate.payments import refusing
 from tests.faults.facilitator import Fault, FaultyFacilitator, ledger_only
-from tests.faults.matrix import (
-    COLUMNS,
-    IN_FLIGHT,
-    IN_PROGRESS,
-    MPP,
-    PAGE,
-    REJECTED,
-    SOLD,
-    UNAVAILABLE,
-    X402,
-    Row,
-    Told,
-    page,
-)
+from tests.faults.matrix import COLUMNS, IN_FLIGHT, MPP, PAGE, X402, Row, page
+from tests.faults.real_matrix import REAL
 from tests.faults.sabotage import SABOTAGES
 from tests.faults.served import Served, served
+from tests.faults.told import IN_PROGRESS, REJECTED, SOLD, UNAVAILABLE, Told
 from tests.hostile.service import BODY, CHAIN_ID, CURRENCY, MPP_KEY, NETWORK, PAYEE, node
 from tests.judges.x402_buyer import Buyer, Payload, decoded, new_key, signed
 
@@ -227,6 +216,9 @@ def is_safe(row: Row) -> bool:
 
 def test_no_row_of_the_matrix_asks_anybody_to_pay_again() -> None:
     assert all(is_safe(row) for row in (*X402.values(), *(row for _, row in MPP.values())))
+    for real in REAL.values():
+        assert real.moves == 0 or 402 not in {real.first[0], real.none[0], real.identical[0], real.fresh[0]}
+        assert real.state not in {"settled", "uncertain"} or real.fresh != SOLD
 
 
 # The sequences of the hostile cases, and the tests that play them.

@@ -14,9 +14,10 @@ import pytest
 
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
 from ranking_evaluate.sandbox.wallets import new_wallet
-from tests.faults.matrix import COLUMNS, IN_PROGRESS, MPP, SOLD
+from tests.faults.matrix import COLUMNS, MPP
 from tests.faults.served import Served, served
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
+from tests.faults.told import IN_PROGRESS, SOLD
 from tests.payments.mpp_shopper import BODY, PATH, PRICE, Shopper, told
 
 DEADLINE = "3"

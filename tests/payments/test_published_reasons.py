@@ -54,12 +54,14 @@ def test_the_table_has_every_reason_of_the_python_sdk() -> None:
     assert codes(PYTHON) == ours(published)
 
 
+@pytest.mark.beyond_unit
 @pytest.mark.skipif(not TYPESCRIPT_FILE.exists(), reason="npm's packages are not installed")
 def test_the_table_has_every_reason_of_the_typescript_sdk() -> None:
     published = set(re.findall(r'\bErr\w+ = "([^"]+)"', TYPESCRIPT_FILE.read_text(encoding="utf-8")))
     assert codes(TYPESCRIPT) == ours(published)
 
 
+@pytest.mark.beyond_unit
 def test_the_table_has_every_reason_of_cdp() -> None:
     models = [
         pytest.importorskip(f"cdp.openapi_client.models.{module}", reason="the extra [cdp] is not installed")

@@ -37,8 +37,8 @@ class OrderedSigner(FacilitatorWeb3Signer):
     nonce whose transaction was never sent would hold up all later ones. Waiting for receipts stays concurrent.
     """
 
-    def __init__(self, key: str, rpc: str) -> None:
-        super().__init__(key, rpc, confirmation_timeout_seconds=CONFIRMATION_SECONDS)
+    def __init__(self, key: str, rpc: str, confirmation_seconds: float) -> None:
+        super().__init__(key, rpc, confirmation_timeout_seconds=confirmation_seconds)
         self._sending = threading.Lock()
 
     def write_contract(
@@ -54,7 +54,7 @@ class OrderedSigner(FacilitatorWeb3Signer):
                 raise
 
 
-def facilitator_app(*, rpc: str, key: str, network: str) -> FastAPI:
+def facilitator_app(*, rpc: str, key: str, network: str, confirmation_seconds: float = CONFIRMATION_SECONDS) -> FastAPI:
     """Return the facilitator as an application.
 
     Its routes block on the chain, so they are plain functions, which FastAPI runs in threads.
@@ -63,9 +63,10 @@ def facilitator_app(*, rpc: str, key: str, network: str) -> FastAPI:
         rpc: The chain's JSON-RPC address.
         key: The private key that pays for the transactions.
         network: The chain's CAIP-2 name.
+        confirmation_seconds: How long a settlement waits until its transaction is in a block.
     """
     facilitator = x402FacilitatorSync()
-    facilitator.register([network], ExactEvmFacilitatorScheme(OrderedSigner(key, rpc)))
+    facilitator.register([network], ExactEvmFacilitatorScheme(OrderedSigner(key, rpc, confirmation_seconds)))
     app = FastAPI(openapi_url=None)
 
     @app.get("/supported")
