@@ -146,10 +146,10 @@ REAL_HEAD: Final = f"""
 ## x402: real facilitators on a real chain, when ...
 
 The same service against two facilitators that nobody here wrote, on a local chain: one out of the
-{SDKS["python"]}, and one out of the {SDKS["typescript"]}.
-The answers are the same with both; their reasons are not. The further requests are sent under the same key, one after the other: first
-without a credential, then the identical one, then one with another good credential. *Payments* counts the ones that
-reached us before those.
+{SDKS["python"]}, and one out of the
+{SDKS["typescript"]}. The answers are the same with both; their reasons are
+not. The further requests are sent under the same key, one after the other: first without a credential, then the
+identical one, then one with another good credential. *Payments* counts the ones that reached us before those.
 
 """
 

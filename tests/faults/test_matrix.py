@@ -28,7 +28,7 @@ from tests.faults.matrix import COLUMNS, IN_FLIGHT, MPP, PAGE, X402, Row, page
 from tests.faults.real_matrix import REAL
 from tests.faults.sabotage import SABOTAGES
 from tests.faults.served import Served, served
-from tests.faults.told import IN_PROGRESS, REJECTED, SOLD, UNAVAILABLE, Told
+from tests.faults.told import IN_PROGRESS, REJECTED, SOLD, UNAVAILABLE, UNKNOWN, Told
 from tests.hostile.service import BODY, CHAIN_ID, CURRENCY, MPP_KEY, NETWORK, PAYEE, node
 from tests.judges.x402_buyer import Buyer, Payload, decoded, new_key, signed
 
@@ -205,6 +205,32 @@ def test_a_store_that_takes_no_purchase_is_503_and_nobody_is_asked_to_settle(
     while (answer := shop.post(key, payload)) == (503, "STATE_UNAVAILABLE") and time.monotonic() < until:
         time.sleep(0.1)
     assert answer == SOLD
+
+
+def test_a_facilitator_whose_bill_is_unpaid_leaves_three_buyers_uncertain_and_no_more(
+    shop: Shop, facilitator: FaultyFacilitator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sold_key, keys, later = new_key(), [new_key() for _ in range(3)], new_key()
+    sold, late = shop.buyer.sign(sold_key), shop.buyer.sign(later)
+    assert shop.post(sold_key, sold) == SOLD
+    monkeypatch.setattr(refusing, "PAUSE", 3.0)
+    payloads = [shop.buyer.sign(key) for key in keys]
+    facilitator.reset(Fault.UNPAID_BILL)
+    for key, payload in zip(keys, payloads, strict=True):
+        assert shop.post(key, payload) == UNKNOWN
+    assert shop.post(later, late) == UNAVAILABLE
+    x402 = shop.service.client.get("/readyz").json()["rails"]["x402"]
+    assert (x402["ready"], x402["reason"]) == (False, "the facilitator refuses every call for reasons of its own")
+    # What needs no facilitator goes on.
+    assert shop.post(sold_key, sold) == SOLD
+    assert shop.post(keys[0], payloads[0]) == UNKNOWN
+    assert facilitator.attempts.total() == len(keys)
+    facilitator.set(Fault.NONE)
+    until = time.monotonic() + 10
+    while (answer := shop.post(later, late)) == UNAVAILABLE and time.monotonic() < until:
+        time.sleep(0.1)
+    assert answer == SOLD
+    assert shop.service.client.get("/readyz").json()["rails"]["x402"]["ready"] is True
 
 
 def is_safe(row: Row) -> bool:
