@@ -231,6 +231,16 @@ def test_a_verdict_with_a_redirect_or_a_server_error_is_none(status: int, valid:
     assert isinstance(verification(status, isValid=valid, payer=PAYER), Unreachable)
 
 
+def test_what_a_gateway_says_instead_of_a_verdict_is_kept() -> None:
+    """CDP's gateway answers 401, 402 and 429 with an errorType, and with how long to wait."""
+    said = Answer(429, {"errorType": "rate_limit_exceeded", "errorMessage": "Slow down, 0xabc."}, retry_after=7)
+    words = "the facilitator's /verify answered with status 429 and no verdict, saying rate_limit_exceeded"
+    assert classify_verification(said, payer=PAYER) == Unreachable(words, "rate_limit_exceeded", 7)
+    unclear = settlement(402, errorType="payment_method_required", success=None)
+    assert isinstance(unclear, Uncertain)
+    assert unclear.code == "payment_method_required"
+
+
 @pytest.mark.parametrize("said", ["true", 1, 0, None, "false", []])
 def test_a_verdict_is_a_boolean(said: object) -> None:
     assert isinstance(verification(isValid=said, payer=PAYER), Unreachable)

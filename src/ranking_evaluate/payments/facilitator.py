@@ -48,10 +48,14 @@ _ABOUT_THE_CALL: Final = frozenset({400, 422})
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a facilitator; `document` is None when it is not a JSON object without duplicate members."""
+    """One answer of a facilitator.
+
+    `document` is None when it is not a JSON object without duplicate members; `retry_after` is in seconds.
+    """
 
     status: int
     document: dict[str, Any] | None
+    retry_after: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -175,7 +179,8 @@ async def _exchange(
         document = intake.read(answer.body)
     except OperationError:
         document = None
-    return Answer(answer.status, document if isinstance(document, dict) else None, headers=answer.headers)
+    read = document if isinstance(document, dict) else None
+    return Answer(answer.status, read, answer.retry_after, answer.headers)
 
 
 def own_reason(answer: Answer) -> str | None:
@@ -194,7 +199,9 @@ def classify_verification(answer: Answer, *, payer: str) -> Verification:
     document = answer.document or {}
     said = document.get("isValid")
     if answer.status >= 500 or not isinstance(said, bool) or 300 <= answer.status < 400:
-        return Unreachable(f"the facilitator's /verify answered with status {answer.status} and no verdict")
+        code = code_of(document.get("invalidReason")) or code_of(document.get("errorType"))
+        words = f"the facilitator's /verify answered with status {answer.status} and no verdict"
+        return Unreachable(f"{words}, saying {code}" if code else words, code, answer.retry_after)
     if not said:
         reason = document.get("invalidReason")
         if isinstance(reason, str) and "nonce" in reason and "used" in reason:

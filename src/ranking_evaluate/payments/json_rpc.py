@@ -13,7 +13,16 @@ MAX_ANSWER_BYTES: Final = 1_048_576
 
 
 class NodeError(Exception):
-    """The node gave no usable answer."""
+    """The node gave no usable answer.
+
+    Args:
+        text: A sentence without its full stop.
+        retry_after: The seconds that the node asks to wait.
+    """
+
+    def __init__(self, text: str, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class NodeRefusal(NodeError):
@@ -65,7 +74,8 @@ class JsonRpc:
         except ValueError as error:
             raise NodeError(f"the node's answer to {method} is not JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise NodeError(f"the node's answer to {method} is not JSON-RPC (status {answered.status})")
+            text = f"the node's answer to {method} is not JSON-RPC (status {answered.status})"
+            raise NodeError(text, answered.retry_after)
         refusal = answer.get("error")
         if isinstance(refusal, dict) and isinstance(refusal.get("code"), int):
             raise NodeRefusal(refusal["code"], str(refusal.get("message", "")))
