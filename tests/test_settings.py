@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from ranking_evaluate.payments.config import MppConfig, X402Config
+from ranking_evaluate.payments.config import MppConfig, Token, X402Config, X402Network
 from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -91,14 +91,10 @@ def test_every_variable_is_read() -> None:
         database_url="postgresql://host/db",
         x402=X402Config(
             pay_to=PAYEE,
-            network="eip155:84532",
-            asset=BASE_USDC,
-            asset_name="My Dollar",
-            asset_version="7",
+            networks=(X402Network("eip155:84532", Token(BASE_USDC, "My Dollar", "7"), "https://rpc.example/of-x402"),),
             facilitator_url="https://facilitator.example",
             facilitator_authorization="Bearer abc",
             max_timeout=60,
-            rpc_url="https://rpc.example/of-x402",
             verify_timeout=2.5,
             settle_timeout=30.0,
         ),
@@ -247,14 +243,14 @@ def test_a_protocol_of_empty_variables_is_no_protocol() -> None:
 def test_a_known_network_pays_in_its_usdc(network: str, asset: str, name: str) -> None:
     x402 = read(X402 | {"X402_NETWORK": network}).x402
     assert x402 is not None
-    assert (x402.asset, x402.asset_name, x402.asset_version) == (asset, name, "2")
+    assert x402.networks == (X402Network(network, Token(asset, name, "2")),)
 
 
 def test_an_unknown_network_needs_the_whole_token() -> None:
     assert "has no known USDC" in faults(X402 | {"X402_NETWORK": "eip155:31337"})[0]
     x402 = read(X402 | OWN_TOKEN | {"X402_NETWORK": "eip155:31337"}).x402
     assert x402 is not None
-    assert (x402.asset, x402.asset_name, x402.asset_version) == (BASE_USDC, "My Dollar", "7")
+    assert x402.networks == (X402Network("eip155:31337", Token(BASE_USDC, "My Dollar", "7")),)
 
 
 @pytest.mark.parametrize("alone", OWN_TOKEN)

@@ -50,7 +50,9 @@ def cases(taken: int, not_a_database: Path) -> list[Case]:
         Case("a short secret", MPP | {"MPP_SECRET_KEY": "s" * 31}, ("MPP_SECRET_KEY: ", "openssl rand -hex 32")),
         Case("an unknown network", X402 | {"X402_NETWORK": "eip155:5"}, ("X402_ASSET: ", "no known USDC")),
         Case("no network", X402 | {"X402_NETWORK": "base"}, ("X402_NETWORK: ", "eip155:8453")),
-        Case("mixed money", X402 | MPP | {"MPP_CHAIN_ID": "4217"}, ("X402_NETWORK: ", "two mainnets or two testnets")),
+        Case(
+            "mixed money", X402 | MPP | {"MPP_CHAIN_ID": "4217"}, ("X402_NETWORK: ", "mainnets alone or testnets alone")
+        ),
         Case("half a protocol", {"X402_PAY_TO": PAYEE}, ("X402_NETWORK: needed", "whole or not at all")),
         Case("a typing error", {"X402_PAYTO": PAYEE}, ("X402_PAYTO: ", "did you mean RANKING_EVALUATE_X402_PAY_TO?")),
         Case("a folder that is not there", {"DATABASE_URL": "sqlite:////no/such/folder/a.db"}, ("DATABASE_URL: ",)),

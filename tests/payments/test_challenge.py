@@ -13,7 +13,7 @@ from ranking_evaluate.contract.schema import input_schema
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import offer_of
-from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.config import USDC, X402Config, X402Network
 from ranking_evaluate.payments.x402.challenge import MAX_KEPT
 from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.facilitator import FaultyFacilitator, ledger_only
@@ -23,16 +23,12 @@ NETWORK = "eip155:8453"
 
 @pytest.fixture(scope="module")
 def protocol() -> X402Protocol:
-    token = USDC[NETWORK]
 
     async def connected(facilitator_url: str) -> X402Protocol:
         made = X402Protocol(
             X402Config(
                 pay_to="0x" + "11" * 20,
-                network=NETWORK,
-                asset=token.asset,
-                asset_name=token.name,
-                asset_version=token.version,
+                networks=(X402Network(NETWORK, USDC[NETWORK]),),
                 facilitator_url=facilitator_url,
             )
         )

@@ -21,7 +21,7 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.config import USDC, X402Config, X402Network
 from ranking_evaluate.payments.protocol import (
     Credential,
     NotSent,
@@ -56,13 +56,9 @@ Payload = dict[str, Any]
 
 
 def config(url: str) -> X402Config:
-    token = USDC[NETWORK]
     return X402Config(
         pay_to=PAYEE,
-        network=NETWORK,
-        asset=token.asset,
-        asset_name=token.name,
-        asset_version=token.version,
+        networks=(X402Network(NETWORK, USDC[NETWORK]),),
         facilitator_url=url,
         verify_timeout=2.0,
         settle_timeout=2.0,
@@ -420,7 +416,7 @@ async def test_a_facilitator_that_is_down_at_the_start_is_asked_again(
     await protocol.start()
     ready, reason = protocol.ready()
     assert (ready, reason) == (False, "the facilitator could not be reached")
-    assert protocol.terms().network == NETWORK
+    assert [terms.network for terms in protocol.terms()] == [NETWORK]
     facilitator.set(Fault.NONE)
     await until(lambda: protocol.ready().ready)
     assert protocol.ready().reason is None
@@ -461,7 +457,7 @@ async def test_closing_ends_the_asking(facilitator: FaultyFacilitator) -> None:
 
 async def test_without_a_node_the_chain_is_unknown(protocol: X402Protocol) -> None:
     credential = read(protocol, await signed(protocol))
-    assert await protocol.inspect(credential.facts) == Unknown("X402_RPC_URL is not set")
+    assert await protocol.inspect(credential.facts) == Unknown(f"X402_RPC_URL names no node of {NETWORK}")
 
 
 async def test_a_reconciled_receipt_says_so(protocol: X402Protocol) -> None:
