@@ -76,6 +76,8 @@ def url(value: str) -> str:
     # Asking for a port that is none raises a ValueError of its own.
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or parts.query or parts.fragment:
         raise ValueError("not an http or https URL")
+    if "," in parts.netloc:
+        raise ValueError("not one http or https URL: each of several needs its network, as network=url")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("must be https, except for a loopback address: use a tunnel to one, or TLS")
     return value

@@ -10,7 +10,7 @@ import orjson
 from x402 import x402ResourceServer
 from x402.extensions.bazaar import declare_discovery_extension
 from x402.extensions.payment_identifier import PAYMENT_IDENTIFIER, declare_payment_identifier_extension
-from x402.schemas import PaymentRequirements
+from x402.schemas import PaymentRequirements, ResourceInfo
 
 from ranking_evaluate.contract.discovery import Announcement, announcements
 from ranking_evaluate.operations import registry
@@ -83,16 +83,17 @@ async def _all_terms(
     """Return the terms with all about the input, with less and less of it, with nothing, and at last without words."""
     # Whoever was refused knows the input, and the head of that answer may have a receipt to carry.
     announced = announcements(offer.operation) if reason is None else ()
-    # Several networks and a long origin leave no room for sentences.
-    name = registry.find(offer.operation).name
+    # Several networks and a long origin leave no room for sentences, and then none for the service's own tags and icon.
+    choices = [
+        *((each.description, _bazaar(each), False) for each in announced),
+        *((each.description, _bazaar(each), True) for each in announced[-1:]),
+        (offer.description, {}, False),
+        (registry.find(offer.operation).name, {}, True),
+    ]
     return tuple(
         [
-            await _terms(server, requirements, offer, reason, description, discovery)
-            for description, discovery in (
-                *((each.description, _bazaar(each)) for each in announced),
-                (offer.description, {}),
-                (name, {}),
-            )
+            await _terms(server, requirements, offer, reason, resource_of(offer, description, brief=brief), discovery)
+            for description, discovery, brief in choices
         ]
     )
 
@@ -115,13 +116,13 @@ async def _terms(
     requirements: Sequence[PaymentRequirements],
     offer: Offer,
     reason: str | None,
-    description: str,
+    resource: ResourceInfo,
     discovery: Mapping[str, Any],
 ) -> Terms:
     # The SDK changes what it is given, so it gets something fresh every time.
     required = await server.create_payment_required_response(
         [each.model_copy(deep=True) for each in requirements],
-        resource=resource_of(offer, description),
+        resource=resource,
         error=reason or "PAYMENT-SIGNATURE header is required",
         extensions={PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True), **discovery},
     )
