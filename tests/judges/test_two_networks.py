@@ -315,6 +315,8 @@ def test_every_document_names_both_networks_in_their_order(chains: TwoChains) ->
         assert [entry["network"] for entry in resource["accepts"]] == both
         challenge = decoded(client.get(resource["resource"]).headers["payment-required"])
         assert challenge["accepts"] == resource["accepts"]
+        body = client.post(resource["resource"], content=b"{}").json()
+        assert [payment["network"] for payment in body["payment"]] == both
         assert "bazaar" in challenge["extensions"], "directories list a service by what it says of its input"
     described = client.get("/openapi.json").json()["paths"][PATH]["post"]["x-payment-info"]
     assert [offer["network"] for offer in described["offers"]] == both
