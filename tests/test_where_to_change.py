@@ -141,7 +141,7 @@ def test_a_new_x402_network_is_one_line(copy: Copy) -> None:
         " 'X402_FACILITATOR_URL': 'https://facilitator.example'}\n"
         "try:\n"
         "    settings = read_settings({f'RANKING_EVALUATE_{name}': value for name, value in given.items()})\n"
-        "    print(settings.x402.asset_name)\n"
+        "    print(settings.x402.networks[0].token.name)\n"
         "except SettingsError as error:\n"
         "    print(error.faults)"
     )

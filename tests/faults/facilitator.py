@@ -145,16 +145,17 @@ def forward_to(facilitator: str) -> Call:
     return call
 
 
-def ledger_only(network: str) -> Call:
-    """Return a facilitator without a chain: it believes every signature and settles every nonce once."""
+def ledger_only(*networks: str) -> Call:
+    """Return a facilitator without chains: it believes every signature and settles every nonce once."""
     settled: set[str] = set()
 
     def call(path: str, body: bytes) -> tuple[int, bytes]:
         if path == "/supported":
-            kinds = [{"x402Version": 2, "scheme": "exact", "network": network}]
+            kinds = [{"x402Version": 2, "scheme": "exact", "network": network} for network in networks]
             return 200, _json({"kinds": kinds, "extensions": [], "signers": {}})
         authorization = authorization_of(body)
         payer, nonce = authorization["from"], authorization["nonce"]
+        network = json.loads(body)["paymentRequirements"]["network"]
         if path == "/verify":
             if nonce in settled:
                 return 200, _json({"isValid": False, "invalidReason": NONCE_USED, "payer": payer})

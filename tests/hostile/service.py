@@ -243,11 +243,15 @@ class Neighbourhood:
             service.end(kill=True)
 
 
+OTHER_NETWORKS: Final = ("eip155:11155111", "eip155:80002", "eip155:43113", "eip155:31337")
+"""Networks that the facilitator serves beside NETWORK, for a service that is set up to take them."""
+
+
 @contextlib.contextmanager
 def neighbourhood() -> Iterator[Neighbourhood]:
     processes = Processes()
     try:
-        with FaultyFacilitator(ledger_only(NETWORK)) as facilitator, node() as url:
+        with FaultyFacilitator(ledger_only(NETWORK, *OTHER_NETWORKS)) as facilitator, node() as url:
             yield Neighbourhood(processes, facilitator, url)
     finally:
         processes.stop()

@@ -14,9 +14,8 @@ from ranking_evaluate.sandbox.facilitator import facilitator_app
 if __name__ == "__main__":
     told = os.environ
     app = facilitator_app(
-        rpc=told["RPC"],
         key=told["KEY"],
-        network=told["NETWORK"],
+        nodes={told["NETWORK"]: told["RPC"]},
         confirmation_seconds=float(told["CONFIRMATION_SECONDS"]),
     )
     uvicorn.run(app, host="127.0.0.1", port=int(told["PORT"]), log_level="warning")

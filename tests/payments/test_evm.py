@@ -13,7 +13,7 @@ from eth_account import Account
 from web3.types import RPCEndpoint
 from x402.schemas import PaymentPayload
 
-from ranking_evaluate.payments.config import X402Config
+from ranking_evaluate.payments.config import X402Config, X402Network
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.protocol import (
     Credential,
@@ -238,14 +238,11 @@ async def verified(bank: Bank, facts: PaymentFacts, reason: str, rpc_url: str | 
     supported = {"kinds": [{"x402Version": 2, "scheme": "exact", "network": bank.chain.network}]}
     said = {"/supported": supported, "/verify": {"isValid": False, "invalidReason": reason}}
     with FaultyFacilitator(lambda path, body: (200, json.dumps(said[path]).encode())) as facilitator:
+        token = payment_config.Token(bank.token.address, bank.token.name, bank.token.version)
         config = X402Config(
             pay_to=bank.payee,
-            network=bank.chain.network,
-            asset=bank.token.address,
-            asset_name=bank.token.name,
-            asset_version=bank.token.version,
+            networks=(X402Network(bank.chain.network, token, rpc_url),),
             facilitator_url=facilitator.url,
-            rpc_url=rpc_url,
         )
         protocol = X402Protocol(config)
         await protocol.start()

@@ -7,12 +7,13 @@ import base64
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
 import orjson
 import pytest
+import structlog.testing
 from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.config import USDC, Token, X402Config, X402Network
 from ranking_evaluate.payments.protocol import (
     Credential,
     NotSent,
@@ -58,14 +59,10 @@ OFFER: Final = Offer(
 Payload = dict[str, Any]
 
 
-def config(url: str) -> X402Config:
-    token = USDC[NETWORK]
+def config(url: str, *networks: X402Network) -> X402Config:
     return X402Config(
         pay_to=PAYEE,
-        network=NETWORK,
-        asset=token.asset,
-        asset_name=token.name,
-        asset_version=token.version,
+        networks=networks or (X402Network(NETWORK, USDC[NETWORK]),),
         facilitator_url=url,
         verify_timeout=2.0,
         settle_timeout=2.0,
@@ -555,7 +552,7 @@ async def test_a_facilitator_that_is_down_at_the_start_is_asked_again(
     await protocol.start()
     ready, reason = protocol.ready()
     assert (ready, reason) == (False, "the facilitator could not be reached")
-    assert protocol.terms().network == NETWORK
+    assert [terms.network for terms in protocol.terms()] == [NETWORK]
     facilitator.set(Fault.NONE)
     await until(lambda: protocol.ready().ready)
     assert protocol.ready().reason is None
@@ -583,6 +580,140 @@ async def test_a_facilitator_that_does_not_serve_our_network_is_no_protocol(supp
     assert reason in why
 
 
+# Several networks.
+
+SECOND: Final = "eip155:31337"
+OTHER_TOKEN: Final = Token("0x" + "5f" * 20, "Sandbox Dollar", "1")
+BOTH: Final = (X402Network(NETWORK, USDC[NETWORK]), X402Network(SECOND, OTHER_TOKEN))
+
+
+@pytest.fixture
+async def on_both() -> AsyncIterator[tuple[X402Protocol, FaultyFacilitator]]:
+    with FaultyFacilitator(ledger_only(NETWORK, SECOND)) as running:
+        made = X402Protocol(config(running.url, *BOTH))
+        await made.start()
+        assert made.ready().ready
+        yield made, running
+        await made.close()
+
+
+async def test_the_challenge_offers_every_network_in_the_order_of_the_setting(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    members: Any = (await on_both[0].challenge(OFFER)).members
+    common = {"scheme": "exact", "amount": "10000", "payTo": PAYEE, "maxTimeoutSeconds": 120}
+    assert members["accepts"] == [
+        {**common, "network": NETWORK, "asset": USDC[NETWORK].asset, "extra": {"name": "USDC", "version": "2"}},
+        {
+            **common,
+            "network": SECOND,
+            "asset": OTHER_TOKEN.asset,
+            "extra": {"name": "Sandbox Dollar", "version": "1"},
+        },
+    ]
+    announced = on_both[0].announce(10_000)
+    assert list(announced.accepts) == members["accepts"]
+    assert [offer["network"] for offer in announced.offers] == [NETWORK, SECOND]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_credential_is_held_against_the_entry_that_it_accepted(
+    on_both: tuple[X402Protocol, FaultyFacilitator], number: int
+) -> None:
+    protocol, _ = on_both
+    payload = await signed(protocol)
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    mine, other = accepts[number], accepts[1 - number]
+    assert protocol.check_terms(read(protocol, payload | {"accepted": mine}), OFFER, NOW) is None
+    mixed: list[Payload] = [mine | {name: other[name]} for name in ("network", "asset", "extra")]
+    mixed += [mine | {"network": "eip155:1"}, mine | {"amount": "1"}, mine | {"payTo": OTHER_TOKEN.asset}]
+    for accepted in mixed:
+        objection = protocol.check_terms(read(protocol, payload | {"accepted": accepted}), OFFER, NOW)
+        assert objection is not None, accepted
+        assert "not what is asked" in objection
+
+
+async def test_the_facilitator_and_the_receipt_are_told_the_network_that_was_accepted(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    protocol, facilitator = on_both
+    calls: list[Payload] = []
+    answer = facilitator._call
+
+    def recorded(path: str, body: bytes) -> tuple[int, bytes]:
+        calls.append(json.loads(body))
+        return answer(path, body)
+
+    facilitator._call = recorded
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    for number, nonce in ((1, "11"), (0, "22")):
+        payload = altered(await signed(protocol), nonce="0x" + nonce * 32) | {"accepted": accepts[number]}
+        credential = read(protocol, payload)
+        assert await protocol.verify(credential, OFFER) == Verified()
+        outcome = await protocol.settle(credential, OFFER)
+        assert isinstance(outcome, Settled)
+        assert decode_payment_response_header(outcome.receipt).network == accepts[number]["network"]
+        assert [call["paymentRequirements"] for call in calls[-2:]] == [accepts[number]] * 2
+
+
+async def test_success_on_the_other_network_is_uncertain(on_both: tuple[X402Protocol, FaultyFacilitator]) -> None:
+    protocol, facilitator = on_both
+    facilitator._call = lambda path, body: (
+        200,
+        json.dumps({"success": True, "transaction": "0x" + "ab" * 32, "network": NETWORK}).encode(),
+    )
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    outcome = await protocol.settle(read(protocol, await signed(protocol) | {"accepted": accepts[1]}), OFFER)
+    assert isinstance(outcome, Uncertain)
+    assert "another network" in outcome.reason
+
+
+async def test_one_nonce_on_two_networks_is_two_proofs_and_on_two_tokens_as_well(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    protocol, _ = on_both
+    payload = await signed(protocol)
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    entries = [accepts[0], accepts[1], accepts[1] | {"asset": accepts[0]["asset"]}]
+    proofs = {read(protocol, payload | {"accepted": accepted}).proofs for accepted in entries}
+    assert len(proofs) == 3
+    assert read(protocol, payload | {"accepted": accepts[0] | {"asset": accepts[0]["asset"].lower()}}).proofs in proofs
+
+
+async def test_a_facilitator_that_serves_some_networks_only_is_none_and_the_missing_ones_are_named() -> None:
+    with FaultyFacilitator(ledger_only(NETWORK)) as running:
+        protocol = X402Protocol(config(running.url, *BOTH, X402Network("eip155:10143", OTHER_TOKEN)))
+        await protocol.start()
+        said = protocol.ready()
+        await protocol.close()
+    assert said == (False, f"the facilitator does not serve exact on {SECOND} and eip155:10143 in version 2")
+
+
+async def test_a_payment_is_looked_up_at_the_node_of_its_own_network(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    facts = read(on_both[0], await signed(on_both[0])).facts
+    nobody = "http://127.0.0.1:1"
+    seeing = X402Protocol(config(on_both[1].url, BOTH[0], X402Network(SECOND, OTHER_TOKEN, nobody)))
+    for network, said in (
+        (NETWORK, f"X402_RPC_URL names no node of {NETWORK}"),
+        (SECOND, "the chain could not be read"),
+        ("eip155:8453", "X402_NETWORK does not name eip155:8453, on which the payment is"),
+    ):
+        found = await seeing.inspect(replace(facts, network=network))
+        assert isinstance(found, Unknown)
+        assert found.reason.startswith(said)
+    await seeing.close()
+
+
+async def test_the_start_names_the_networks_without_a_node(on_both: tuple[X402Protocol, FaultyFacilitator]) -> None:
+    half = X402Protocol(config(on_both[1].url, X402Network(NETWORK, USDC[NETWORK], "http://127.0.0.1:1"), BOTH[1]))
+    with structlog.testing.capture_logs() as logs:
+        await half.start()
+        await half.close()
+    assert [line["networks"] for line in logs if "X402_RPC_URL" in line["event"]] == [[SECOND]]
+
+
 async def test_closing_ends_the_asking(facilitator: FaultyFacilitator) -> None:
     facilitator.set(Fault.DOWN)
     protocol = X402Protocol(config(facilitator.url))
@@ -596,7 +727,7 @@ async def test_closing_ends_the_asking(facilitator: FaultyFacilitator) -> None:
 
 async def test_without_a_node_the_chain_is_unknown(protocol: X402Protocol) -> None:
     credential = read(protocol, await signed(protocol))
-    assert await protocol.inspect(credential.facts) == Unknown("X402_RPC_URL is not set")
+    assert await protocol.inspect(credential.facts) == Unknown(f"X402_RPC_URL names no node of {NETWORK}")
 
 
 async def test_a_reconciled_receipt_says_so(protocol: X402Protocol) -> None:

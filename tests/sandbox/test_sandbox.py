@@ -159,7 +159,7 @@ def test_the_chains_have_multicall3_as_real_ones_do(sandbox: Callable[..., Sandb
 
 
 def test_a_chain_that_passes_for_base_sepolia_has_the_token_where_usdc_is(sandbox: Callable[..., Sandbox]) -> None:
-    with sandbox(x402_network=BASE_SEPOLIA) as running:
+    with sandbox(x402_networks=[BASE_SEPOLIA]) as running:
         x402 = running.protocols[0]
         assert (x402.network, x402.asset) == (BASE_SEPOLIA, USDC[BASE_SEPOLIA].asset)
         assert x402.balance(x402.payer.address) == 1_000 * 10**6

@@ -120,18 +120,18 @@ class MppProtocol:
         ours = self._config.chain_id
         return None if chain_id == ours else Obstacle(f"the node is on chain {chain_id}, not on {ours}", "")
 
-    def terms(self) -> Terms:
+    def terms(self) -> tuple[Terms, ...]:
         """Return what is taken."""
         network = _network(self._config.chain_id)
-        return Terms(network, self._config.currency, self._config.recipient, network in TESTNETS)
+        return (Terms(network, self._config.currency, self._config.recipient, network in TESTNETS),)
 
     def announce(self, amount: int) -> Announcement:
         """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
         charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currency}
         return Announcement(
             accepts=(),
-            offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
-            protocol={WIRE.name: charge},
+            offers=({**charge, "amount": str(amount), "chainId": self._config.chain_id},),
+            protocols=({WIRE.name: charge},),
         )
 
     def ready(self) -> Readiness:
