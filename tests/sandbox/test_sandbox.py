@@ -19,7 +19,9 @@ from rich.console import Console
 from web3 import Web3
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
+from ranking_evaluate.cli.buying import Order, run_pay
+from ranking_evaluate.cli.exchange import http_client
+from ranking_evaluate.cli.pay import new_key
 from ranking_evaluate.cli.payers.payer import Mandate, PayError
 from ranking_evaluate.cli.sandbox import SMALL_INPUT, exports_text, first_call, info_text, summary, write_private
 from ranking_evaluate.payments.config import USDC
