@@ -13,6 +13,7 @@ from eth_account import Account
 from web3.types import RPCEndpoint
 from x402.schemas import PaymentPayload
 
+from ranking_evaluate.payments import config as payment_config
 from ranking_evaluate.payments.config import X402Config, X402Network
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.protocol import (
