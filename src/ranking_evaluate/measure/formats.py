@@ -32,7 +32,7 @@ _SIGNATURES: Final = (
     (b"\xfe\xff", "UTF-16 text"),
 )
 
-_TOPIC: Final = frozenset({"query-id", "queryid", "qid", "query", "topic", "topic-id", "topicid"})
+_TOPIC: Final = frozenset({"query-id", "queryid", "qid", "query", "query-text", "topic", "topic-id", "topicid"})
 _DOCUMENT: Final = frozenset(
     {"corpus-id", "corpusid", "doc-id", "docid", "did", "document-id", "document", "doc", "docno", "pid", "passage-id"}
 )
@@ -131,26 +131,29 @@ def sniff(source: Source, kind: Kind, named: Named = Named.AUTO) -> Format:
 def _told(source: Source, kind: Kind) -> Format:
     """Return the format that the beginning of a file tells."""
     head = source.head()
-    refused = f"{source.name}: this is {{}}. Read are {kind.formats}."
+
+    def refused(words: str) -> FileError:
+        return FileError(f"{source.name}: this is {words}. Read are {kind.formats}.")
+
     for signature, words in _SIGNATURES:
         if head.startswith(signature):
-            raise FileError(refused.format(words))
+            raise refused(words)
     if b"\0" in head:
-        raise FileError(refused.format("UTF-16 text" if head.count(b"\0") > len(head) // 4 else "a binary file"))
+        raise refused("UTF-16 text" if head.count(b"\0") > len(head) // 4 else "a binary file")
     line = next(filter(_is_content, head.removeprefix(BOM).splitlines()), b"").strip(b"\r\n")
     if line.lstrip().startswith(b"{"):
         return _json(line)
     if line.lstrip().startswith(b"["):
-        raise FileError(refused.format("a JSON array"))
+        raise refused("a JSON array")
     columns = line.split()
     table = _table(line)
     if table is not None:
         return table
     counts = {4: TREC_QRELS, 2: MSMARCO_QRELS} if kind is Kind.QRELS else {3: MSMARCO_RUN}
+    if line.count(b",") >= 2 and (len(columns) == 1 or _header(line.split(b",")) is not None):
+        raise refused("a table with commas")
     if len(columns) in counts:
         return counts[len(columns)]
-    if line.count(b",") >= 2 and (len(columns) == 1 or _header(line.split(b",")) is not None):
-        raise FileError(refused.format("a table with commas"))
     return TREC_QRELS if kind is Kind.QRELS else TREC_RUN
 
 
@@ -162,7 +165,7 @@ def _json(line: bytes) -> Format:
     """Return whether an object on the first line holds a row, or begins with the first query of all."""
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return JsonObject()
     members = [name for name, value in row.items() if not isinstance(value, dict)]
     positions = _header(members)
@@ -182,7 +185,7 @@ def _header(fields: Sequence[bytes] | Sequence[str]) -> tuple[int, int, int] | N
         (field.decode(errors="replace") if isinstance(field, bytes) else field).strip().strip("\"'").lower()
         for field in fields
     ]
-    names = [name.replace("_", "-") for name in names]
+    names = [name.replace("_", "-").replace(" ", "-") for name in names]
     found = [
         next((position for position, name in enumerate(names) if name in known), None)
         for known in (_TOPIC, _DOCUMENT, _FIGURE)
