@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 
-REPORTS: Final = (".html", ".md")
+REPORTS: Final = {".html": "html", ".md": "markdown"}
 
 # A smaller file is read before anybody has looked at a bar.
 _WORTH_A_BAR: Final = 20_000_000
@@ -117,7 +117,8 @@ def measure(
             typer.echo(line)
     for line in _remarks(session):
         typer.echo(line, err=True)
-    _write(session, compared, [judged, *sources], per_query, report, json_file)
+    outcome = [next(checked.lines()) for checked in gate]
+    _write(session, compared, [judged, *sources], outcome, per_query, report, json_file)
     for checked in gate:
         for line in checked.lines():
             typer.echo(line, err=json_file == "-")
@@ -171,6 +172,7 @@ def _write(
     session: Session,
     compared: Sequence[Comparison],
     files: Sequence[Source],
+    gate: Sequence[str],
     per_query: Path | None,
     report: Path | None,
     json_file: str | None,
@@ -186,6 +188,12 @@ def _write(
 
             with per_query.open("w", encoding="utf-8", newline="") as text:
                 write_rows(text, session.results)
+        if report is not None:
+            from ranking_evaluate.interchange.report.render import Form, collection_section, written
+            from ranking_evaluate.interchange.report.whole import of_session
+
+            section = collection_section(1, "Whole collection", of_session(session, compared, files, gate))
+            report.write_text(written([section], Form(REPORTS[report.suffix])), encoding="utf-8")
     except OSError as error:
         stop(f"{error.filename}: {error.strerror}")
 

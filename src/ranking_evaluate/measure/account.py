@@ -100,7 +100,8 @@ def _differences(result: Result) -> Iterator[str]:
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def named(topics: Sequence[bytes]) -> str:

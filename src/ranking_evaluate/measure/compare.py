@@ -78,7 +78,7 @@ def compare(baseline: Result, others: Sequence[Result]) -> list[Comparison]:
         for k in baseline.means
         for name in COMPARED
     ]
-    tests = tests_of([Differences(one.topics, one.differences) for one in comparisons])
+    tests = tests_of([Differences(one.topics, len(baseline.topics), one.differences) for one in comparisons])
     for comparison, found in zip(comparisons, tests, strict=True):
         comparison.tests |= found
     for name in sampling.NAMES:

@@ -47,7 +47,7 @@ def write_json(file: IO[bytes], session: Session, files: Sequence[Source], compa
         write(b"}}")
     write(b"]")
     if session.baseline is not None:
-        write(b',"comparisons":' + orjson.dumps(_comparisons(session.baseline.name, compared)))
+        write(b',"comparisons":' + orjson.dumps(comparisons(session.baseline.name, compared)))
     write(b"}\n")
 
 
@@ -64,7 +64,7 @@ def write_rows(file: IO[str], results: Sequence[Result]) -> None:
                 )
 
 
-def _comparisons(baseline: str, compared: Sequence[Comparison]) -> list[dict[str, Any]]:
+def comparisons(baseline: str, compared: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Return an object for each run that is held against the baseline."""
     runs: dict[str, dict[str, dict[str, Any]]] = {}
     for one in compared:

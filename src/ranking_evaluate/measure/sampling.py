@@ -49,10 +49,12 @@ class Differences(NamedTuple):
 
     Args:
         topics: How many topics are compared, those that tie too.
+        of: How many topics there are in all.
         by_position: The differences that are not zero, in units of 10^-12, by the position of their topics.
     """
 
     topics: int
+    of: int
     by_position: Mapping[int, int]
 
 
@@ -115,24 +117,23 @@ def _randomizations(compared: Sequence[Differences]) -> list[Test]:
         import numpy as np
     except ImportError:
         return [Test(None, f"beyond {paired.MAXIMUM_RANDOMIZED} differing topics it {NEEDED}")] * len(compared)
-    positions = sorted(set[int]().union(*(one.by_position for one in compared)))
-    row_of = {position: row for row, position in enumerate(positions)}
-    values = np.zeros((len(positions), len(compared)))
+    # Of all topics, so that a figure's p-value does not depend on what else is compared.
+    count = max(one.of for one in compared)
+    values = np.zeros((count, len(compared)))
     for column, one in enumerate(compared):
-        for position, value in one.by_position.items():
-            values[row_of[position], column] = value
+        values[[*one.by_position], column] = [*one.by_position.values()]
     reached = np.abs(values.sum(axis=0)) - np.array([len(one.by_position) for one in compared])
     random = np.random.default_rng(SEED)
     extreme = np.zeros(len(compared), dtype=int)
     left = DRAWS
     while left:
-        count = min(left, max(1, _HELD // len(positions)))
-        bits = np.frombuffer(random.bytes((count * len(positions) + 7) // 8), dtype=np.uint8)
-        signs = np.unpackbits(bits, count=count * len(positions)).reshape(count, -1).astype(float)
+        draws = min(left, max(1, _HELD // count))
+        bits = np.frombuffer(random.bytes((draws * count + 7) // 8), dtype=np.uint8)
+        signs = np.unpackbits(bits, count=draws * count).reshape(draws, -1).astype(float)
         # A bit is a sign: 2 * bits - 1.
         sums = 2 * (signs @ values) - values.sum(axis=0)
         extreme += (np.abs(sums) >= reached).sum(axis=0)
-        left -= count
+        left -= draws
     p_values = [(int(found) + 1) / (DRAWS + 1) for found in extreme]
     method = f"{DRAWS:,} random draws, seed {SEED}"
     return [Test(p, method, standard_error=math.sqrt(p * (1 - p) / DRAWS)) for p in p_values]

@@ -83,6 +83,9 @@ def comparisons(found: Sequence[Comparison], baseline: str) -> Iterator[str]:
             if one.differences and (one.deciding == name or one.tests[name].p is None)
         )
         yield from methods
+        errors = [error for one in shown for test in one.tests.values() if (error := test.standard_error) is not None]
+        if errors:
+            yield f"The standard error of a p-value that is drawn is {max(errors):.4f} at most."
     for run in equal:
         yield f"{run} and {baseline} are equal: every figure is the same in every topic."
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -187,6 +187,65 @@ class Comparison:
     tests: Sequence[Test]
 
 
+class Table(NamedTuple):
+    """A table of texts; its first column names the rows."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Spread(NamedTuple):
+    """How many topics have which figure.
+
+    Args:
+        title: Which figure.
+        bars: Up to which figure, how many topics, and their share of the most.
+        undefined: How many topics do not define it.
+    """
+
+    title: str
+    bars: Sequence[tuple[str, int, float]]
+    undefined: int
+
+
+class Topic(NamedTuple):
+    """One topic of a standing: its figure, and that in words."""
+
+    id: str
+    value: float | None
+    text: str
+
+
+class Standing(NamedTuple):
+    """The first topics of some order."""
+
+    title: str
+    topics: Sequence[Topic]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What is shown of a whole collection, in place of each of its queries.
+
+    Args:
+        means: A row for each run and cutoff.
+        notes: Sentences about them.
+        comparisons: A table for each run that is held against the baseline, with its title.
+        spreads: How many topics have which figure.
+        standings: The worst and the best topics.
+        files: The name and SHA-256 of each file that was read.
+        figures: Called for every figure: the topic, empty for means, what it is called, and its value.
+    """
+
+    means: Table
+    notes: Sequence[str]
+    comparisons: Sequence[tuple[str, Table]]
+    spreads: Sequence[Spread]
+    standings: Sequence[Standing]
+    files: Sequence[tuple[str, str]]
+    figures: Callable[[], Iterable[tuple[str, str, Value]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What every response has, whatever its operation; the anchor is its own on the page."""
@@ -211,6 +270,7 @@ class Section:
     legend: Sequence[tuple[str, str]] = ()
     conventions: Sequence[str] = ()
     comparison: Comparison | None = None
+    overview: Overview | None = None
 
     @property
     def headline(self) -> int:
