@@ -20,8 +20,8 @@ SCORES = {"1": {"a": 2.5, "b": 10.0}, "2": {"a": -3.0}}
     "content",
     [
         PLAIN,
-        gzip.compress(PLAIN.encode()),
-        gzip.compress(PLAIN[:8].encode()) + gzip.compress(PLAIN[8:].encode()),
+        gzip.compress(PLAIN.encode(), mtime=0),
+        gzip.compress(PLAIN[:8].encode(), mtime=0) + gzip.compress(PLAIN[8:].encode(), mtime=0),
         b"\xef\xbb\xbf" + PLAIN.encode(),
         PLAIN.replace("\n", "\r\n"),
         PLAIN.replace(" ", "\t"),
@@ -51,7 +51,7 @@ def test_judgments_are_read_from_every_kind_of_file(tmp_path: Path, content: str
     "content",
     [
         RUN,
-        gzip.compress(RUN.encode()),
+        gzip.compress(RUN.encode(), mtime=0),
         b"\xef\xbb\xbf" + RUN.encode(),
         RUN.replace("\n", "\r\n"),
         RUN.replace(" ", "\t"),
@@ -251,7 +251,7 @@ def test_ten_faults_are_told_in_the_order_of_the_lines_and_the_others_counted(tm
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (gzip.compress(RUN.encode())[:-9], "the gzip data is broken or ends too early"),
+        (gzip.compress(RUN.encode(), mtime=0)[:-9], "the gzip data is broken or ends too early"),
         (RUN.replace("\n", "\r") * 40_000, "a line is longer than 1 MB; lines end with a line feed"),
     ],
 )

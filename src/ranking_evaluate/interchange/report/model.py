@@ -194,6 +194,14 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
+class Against(NamedTuple):
+    """How a run compares with the baseline: a row for each figure, and how the tests were made."""
+
+    title: str
+    table: Table
+    notes: Sequence[str]
+
+
 class Spread(NamedTuple):
     """How many topics have which figure.
 
@@ -230,7 +238,7 @@ class Overview:
     Args:
         means: A row for each run and cutoff.
         notes: Sentences about them.
-        comparisons: A table for each run that is held against the baseline, with its title.
+        comparisons: How each run compares with the baseline.
         spreads: How many topics have which figure.
         standings: The worst and the best topics.
         files: The name and SHA-256 of each file that was read.
@@ -239,7 +247,7 @@ class Overview:
 
     means: Table
     notes: Sequence[str]
-    comparisons: Sequence[tuple[str, Table]]
+    comparisons: Sequence[Against]
     spreads: Sequence[Spread]
     standings: Sequence[Standing]
     files: Sequence[tuple[str, str]]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ranking_evaluate.interchange.report.model import (
+    Against,
     Head,
     Overview,
     Query,
@@ -25,6 +26,10 @@ _NAMED: Final = 10
 _BARS: Final = 10
 _SPREADS: Final = 4
 _ALPHA: Final = 0.05
+_HOLM: Final = (
+    f"* By Holm's correction for all comparisons, chance alone would hardly give such a difference ({_ALPHA:g}). A "
+    "large p does not show that there is none."
+)
 
 
 class Run(NamedTuple):
@@ -153,10 +158,11 @@ def _denominators(collection: Collection) -> Iterator[str]:
         yield f"Every mean is over all {count(total, 'topic')}."
 
 
-def _comparisons(collection: Collection) -> Iterator[tuple[str, Table]]:
-    """Yield a table for each run that is held against the baseline, with what is above it."""
+def _comparisons(collection: Collection) -> Iterator[Against]:
+    """Yield how each run compares with the baseline."""
     for one in collection.comparisons:
         rows = []
+        methods: dict[str, None] = {}
         for k, by_name in one["figures"].items():
             for name, found in by_name.items():
                 tests = found["tests"]
@@ -172,11 +178,13 @@ def _comparisons(collection: Collection) -> Iterator[tuple[str, Table]]:
                         *(str(found[outcome]) for outcome in ("wins", "ties", "losses")),
                         p_value(test.get("p")),
                         p_value(test.get("holm")) + (" *" if clear else ""),
-                        f"{deciding} ({test['method']})" if deciding else "none: every topic ties",
+                        deciding or "every topic ties",
                     )
                 )
+                if deciding:
+                    methods[f"{deciding}: {test['method']}."] = None
         head = ("figure", "difference", "wins", "ties", "losses", "p", "p by Holm", "test")
-        yield f"{one['run']} against {one['baseline']}", Table(head, rows)
+        yield Against(f"{one['run']} against {one['baseline']}", Table(head, rows), [*methods, _HOLM])
 
 
 def _p(tests: Mapping[str, Any], name: str) -> float | None:

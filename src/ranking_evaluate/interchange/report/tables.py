@@ -91,10 +91,12 @@ def _overview(overview: Overview) -> Iterator[str]:
     yield from _texts(overview.means)
     yield from (f"- {_text(visible(note))}" for note in overview.notes)
     yield ""
-    for title, table in overview.comparisons:
-        yield f"### {_text(visible(title))}"
+    for against in overview.comparisons:
+        yield f"### {_text(visible(against.title))}"
         yield ""
-        yield from _texts(table)
+        yield from _texts(against.table)
+        yield from (f"- {_text(note)}" for note in against.notes)
+        yield ""
     for standing in overview.standings:
         if standing.topics:
             yield f"### {_text(visible(standing.title))}"
