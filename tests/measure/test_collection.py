@@ -78,7 +78,7 @@ def same(one: Measured, other: list[list[float]]) -> bool:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let small files be read in blocks and parts, as large ones are."""
     monkeypatch.setattr(sources, "BLOCK", 10_000)
-    monkeypatch.setattr(processes, "_PART", 40_000)
+    monkeypatch.setattr(processes, "_PART", 30_000)
 
 
 @pytest.mark.parametrize("count", [1, 3])

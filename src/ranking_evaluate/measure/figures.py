@@ -99,8 +99,16 @@ class Scorer:
         judgments = [self.grades[topic] for topic in topics]
         by_rank = [[*map(grades.get, ranking)] for grades, ranking in zip(judgments, rankings, strict=True)]
         columns: list[Sequence[float]] = []
+        judged = [metrics.judge(grades.values(), self._by_cutoff[0]) for grades in judgments]
+        before = self.rules.depth
         for rules in self._by_cutoff:
-            judged = [metrics.judge(grades.values(), rules) for grades in judgments]
+            # Beyond the number of judgments a cutoff changes nothing: where most topics have one, judging each anew
+            # takes as long as all else here.
+            judged = [
+                metrics.judge(grades.values(), rules) if len(grades) > before else one
+                for one, grades in zip(judged, judgments, strict=True)
+            ]
+            before = rules.k
             within = [grades[: rules.k] for grades in by_rank]
             scores = metrics.score(within, judged, rules)
             columns += (

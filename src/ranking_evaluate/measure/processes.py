@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from ranking_evaluate.measure.formats import Format
     from ranking_evaluate.measure.sources import Source
 
-# Starting processes for less takes longer than they save.
-_PART: Final = 12 << 20
+# So small that at the end no process waits long for another.
+_PART: Final = 4 << 20
+# Of fewer parts reading takes no longer than starting processes for them.
+_FEWEST: Final = 4
 # Each process has memory of its own.
 _MOST_PROCESSES: Final = 4
 
@@ -49,7 +51,7 @@ def parts_of(source: Source, form: Format, scorer: Scorer, processes: int) -> It
         FileError: It cannot be used.
     """
     work = _Work(source, form, scorer)
-    if processes > 1 and isinstance(form, Columns) and source.is_plain and source.size() > 2 * _PART:
+    if processes > 1 and isinstance(form, Columns) and source.is_plain and source.size() > _FEWEST * _PART:
         yield from _in_processes(work, _parts(source), processes)
     else:
         yield _read(work, 0, None)
@@ -71,17 +73,30 @@ def _in_processes(work: _Work, parts: list[tuple[int, int]], processes: int) -> 
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
-    # Forked processes share the judgments; nothing here has started a thread before.
+    # Forked processes share the judgments; nothing here has started a thread before. This process reads parts too: one
+    # that only waited would hold its memory for nothing.
     pool = ProcessPoolExecutor(
-        min(processes, len(parts)), mp_context=get_context("fork"), initializer=_begin, initargs=(work,)
+        min(processes, len(parts)) - 1, mp_context=get_context("fork"), initializer=_begin, initargs=(work,)
     )
     with pool:
+        begun = [pool.submit(_read_part, part) for part in parts]
+        own: dict[int, Part] = {}
+        for at in reversed(range(len(parts))):
+            # From the end on, as long as no other process has begun with a part.
+            if not begun[at].cancel():
+                break
+            own[at] = _read(work, *parts[at])
         try:
-            for (start, end), part in zip(parts, pool.map(_read_part, parts), strict=True):
-                work.source.advance(end - start)
-                yield part
+            for at, (start, end) in enumerate(parts):
+                if at in own:
+                    yield own[at]
+                else:
+                    yield begun[at].result()
+                    work.source.advance(end - start)
         except BrokenProcessPool:
             raise FileError(f"{work.source.name}: a process that read it was stopped; is the memory used up?") from None
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 # What a process reads from, set once when it starts.
