@@ -198,4 +198,4 @@ def test_without_numpy_and_scipy_exact_tests_stay_and_the_others_name_what_they_
     assert many["sign"].p is not None
     for name in ("randomization", "wilcoxon", "t"):
         assert many[name].p is None
-        assert many[name].method.endswith("needs numpy and scipy: pip install 'ranking-evaluate[statistics]'")
+        assert many[name].method.endswith("needs numpy and scipy, the extra [statistics]: pip install numpy scipy")

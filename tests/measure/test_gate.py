@@ -51,7 +51,7 @@ def test_a_gain_is_no_drop() -> None:
     [found] = check([Bound("p", 1, 0, True)], [baseline, run(7)], baseline)
 
     assert found.holds
-    assert next(found.lines()) == "holds: run: P@1 drops by at most 0: it drops by -0.4000"
+    assert next(found.lines()) == "holds: run: P@1 drops by at most 0: it rises by 0.4000"
 
 
 def test_a_failure_names_the_topics_that_lost_most() -> None:

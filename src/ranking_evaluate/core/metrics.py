@@ -1,7 +1,8 @@
 """The one definition of every figure: what a ranking scores at a cutoff k, and the mean over queries.
 
 Sums are plain additions from left to right. The order is part of each definition, because compensated or pairwise
-summation changes the last bits. With linear gain the figures are trec_eval's, bit for bit; tests/oracles compares them.
+summation changes the last bits. With linear gain the figures are trec_eval's, bit for bit, in versions 9
+and 10; tests/oracles compares them.
 """
 
 from __future__ import annotations

@@ -52,7 +52,8 @@ class Checked(NamedTuple):
         if self.found is None:
             found = "it is undefined for every topic"
         else:
-            found = f"it drops by {self.found:.4f}" if bound.is_drop else f"it is {self.found:.4f}"
+            change = f"it {'drops' if self.found >= 0 else 'rises'} by {abs(self.found):.4f}"
+            found = change if bound.is_drop else f"it is {self.found:.4f}"
         yield f"{'holds' if self.holds else 'FAILS'}: {self.run}: {bound.text}: {found}"
         for topic, before, after in self.topics:
             yield f"    {topic}: {_change(before, after)}"

@@ -24,7 +24,7 @@ EXACT: Final = 1000
 # So many signs are held at a time.
 _HELD: Final = 1 << 21
 
-NEEDED: Final = "needs numpy and scipy: pip install 'ranking-evaluate[statistics]'"
+NEEDED: Final = "needs numpy and scipy, the extra [statistics]: pip install numpy scipy"
 
 
 @dataclass(slots=True)
