@@ -45,7 +45,7 @@ def test_a_run_is_a_row_for_each_cutoff_and_an_account(files: dict[str, str]) ->
         "judged: over 2 of 3 topics",
     ]
     assert done.stderr.splitlines() == [
-        "The run ranks nothing for 1 topic (q3); each counts with an empty ranking.",
+        "The run ranks nothing for 1 topic (q3); each counts with an empty ranking, as in trec_eval -c.",
         "Left out, because no judgment is of 1 topic (q9) of the run.",
     ]
 

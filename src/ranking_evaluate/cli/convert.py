@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ranking_evaluate.cli.options import Gain
+from ranking_evaluate.cli.progress import reading
 from ranking_evaluate.cli.streams import name_of, stop, write
 from ranking_evaluate.interchange.convert import Conversion
 from ranking_evaluate.interchange.convert import convert as convert_files
@@ -58,7 +59,9 @@ def convert(
     try:
         rules = Rules(cutoffs=(k,), relevant_at_least=relevant_at_least, gain=gain.value)
         judgments = read_qrels(Source(qrels), rules, form)
-        conversion = convert_files(judgments, read_best(Source(run), Scorer(judgments, rules), form), rules)
+        with reading([run]) as advance:
+            best = read_best(Source(run, advance), Scorer(judgments, rules), form)
+        conversion = convert_files(judgments, best, rules)
     except ValueError as error:
         stop(str(error))
     typer.echo(account(conversion), err=True)

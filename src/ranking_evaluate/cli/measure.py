@@ -6,11 +6,12 @@ import contextlib
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from ranking_evaluate.cli.options import Gain
+from ranking_evaluate.cli.progress import reading
 from ranking_evaluate.cli.streams import stop
 from ranking_evaluate.measure import account, table
 from ranking_evaluate.measure.faults import FileError
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 
 REPORTS: Final = {".html": "html", ".md": "markdown"}
-
-# A smaller file is read before anybody has looked at a bar.
-_WORTH_A_BAR: Final = 20_000_000
 
 
 class Like(StrEnum):
@@ -103,7 +101,7 @@ def measure(
         )
         paths = runs if baseline is None or baseline in runs else [baseline, *runs]
         _refuse_options(qrels, paths, baseline, bounds, report)
-        with _progress(paths) as advance:
+        with reading(paths) as advance:
             judged = Source(qrels)
             sources = [Source(path, advance) for path in paths]
             chosen = sources[paths.index(baseline)] if baseline is not None else None
@@ -195,26 +193,4 @@ def _write(
             section = collection_section(1, "Whole collection", of_session(session, compared, files, gate))
             report.write_text(written([section], Form(REPORTS[report.suffix])), encoding="utf-8")
     except OSError as error:
-        stop(f"{error.filename}: {error.strerror}")
-
-
-@contextlib.contextmanager
-def _progress(paths: Sequence[str]) -> Iterator[Any]:
-    """Show how far the runs are read, on a terminal and where it takes long enough to look."""
-    sizes = [Path(path).stat().st_size if Path(path).is_file() else 0 for path in paths]
-    if not sys.stderr.isatty() or sum(sizes) < _WORTH_A_BAR:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("Reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    # It is drawn when something was read and by no thread, for processes are forked.
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as progress:
-        task = progress.add_task("Reading", total=sum(sizes))
-
-        def advance(size: int) -> None:
-            progress.advance(task, size)
-            progress.refresh()
-
-        yield advance
+        stop(f"{error.filename or 'standard output'}: {error.strerror}")

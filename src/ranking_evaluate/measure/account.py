@@ -51,7 +51,7 @@ def _topics(result: Result) -> Iterator[str]:
     measured = result.measured
     if measured.without_run:
         topics = [result.topics[position] for position in measured.without_run]
-        yield f"The run ranks nothing for {named(topics)}; each counts with an empty ranking."
+        yield f"The run ranks nothing for {named(topics)}; each counts with an empty ranking, as in trec_eval -c."
     if measured.without_judgments:
         yield f"Left out, because no judgment is of {named(measured.without_judgments)} of the run."
     if measured.scattered:

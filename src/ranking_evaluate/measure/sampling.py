@@ -69,7 +69,7 @@ def tests_of(compared: Sequence[Differences]) -> list[dict[str, Test]]:
             tests |= {name: Test(None, "every topic ties") for name in NAMES}
             continue
         tests["sign"] = Test(paired.sign_test(wins, len(values) - wins), "exact")
-        tests["wilcoxon"] = _wilcoxon(values)
+        tests["wilcoxon"] = wilcoxon(values)
         if len(values) <= paired.MAXIMUM_RANDOMIZED:
             tests["randomization"] = Test(paired.randomization(values), "exact")
             tests["t"] = Test(None, f"the exact tests are there for up to {paired.MAXIMUM_RANDOMIZED} differing topics")
@@ -83,7 +83,8 @@ def tests_of(compared: Sequence[Differences]) -> list[dict[str, Test]]:
     return found
 
 
-def _wilcoxon(values: Sequence[int]) -> Test:
+def wilcoxon(values: Sequence[int]) -> Test:
+    """Return Wilcoxon's signed rank test of differences of which none is zero."""
     if len(values) <= EXACT_INTEGERS:
         return Test(paired.wilcoxon(values).p_value, "exact")
     try:
