@@ -120,7 +120,15 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) ->
     return Purchase(order, answered, offer, request, credential, objection)
 
 
-def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, release: str = VERSION) -> Offer:
+def offer_of(
+    operation: Operation[Any],
+    *,
+    url: str,
+    key: str,
+    body: bytes,
+    release: str = VERSION,
+    for_discovery: bool = False,
+) -> Offer:
     """Return what one call of the operation is offered for."""
     return Offer(
         operation=operation.id,
@@ -130,6 +138,7 @@ def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, rele
         key=key,
         amount=operation.price_base_units,
         body=body,
+        for_discovery=for_discovery,
     )
 
 

@@ -49,6 +49,7 @@ from ranking_evaluate.contract.errors import (
     Unavailable,
 )
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.deadline import within
 from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft
 from ranking_evaluate.payments.protocol import (
     NOT_CONFIGURED,
@@ -283,7 +284,7 @@ class Purchases:
 
     async def _verify(self, purchase: Purchase) -> Verification:
         try:
-            async with asyncio.timeout(self._verify_timeout):
+            async with within(self._verify_timeout):
                 return await purchase.order.payee.verify(purchase.payment, purchase.offer)
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
@@ -320,7 +321,7 @@ class Purchases:
         if self._boot_clock() - submitted_at > START_WITHIN:
             return NotSent("the process was held up between the record and the call")
         try:
-            async with asyncio.timeout(self._settle_timeout):
+            async with within(self._settle_timeout):
                 return await purchase.order.payee.settle(purchase.payment, purchase.offer)
         except TimeoutError:
             return Uncertain("the provider did not answer in time")

@@ -201,7 +201,7 @@ def test_an_unusable_ranked_document_is_refused_with_file_and_line(tmp_path: Pat
         ('{"q": {"d": "1"}}', "query q, document d: its value is not a number"),
         ('{"q": {"d": NaN}}', "query q, document d: the score NaN is not a number"),
         ('{"q": {"": 1}}', "query q, document : the document id is empty"),
-        ('{"q": {"\\ud800": 1}}', "query q, document '\\ud800': this id is not Unicode text"),
+        ('{"q": {"\\ud800": 1}}', "query q, document ⟨D800⟩: this id is not Unicode text"),
         (
             '{"qid": "1", "did": "a", "score": 1}\n{"qid": null, "did": "b", "score": 1}\n',
             "line 2: qid and did are texts",

@@ -9,14 +9,15 @@ import typer
 
 from ranking_evaluate.cli.options import Gain
 from ranking_evaluate.cli.progress import reading
-from ranking_evaluate.cli.streams import name_of, stop, write
+from ranking_evaluate.cli.streams import name_of, say, stop, stop_at_lines, write
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.interchange.convert import Conversion
 from ranking_evaluate.interchange.convert import convert as convert_files
 from ranking_evaluate.interchange.merge import MergeError
 from ranking_evaluate.interchange.merge import merge as merge_lines
 from ranking_evaluate.measure.account import count, named
 from ranking_evaluate.measure.best import read_best
-from ranking_evaluate.measure.faults import TOLD, shown
+from ranking_evaluate.measure.faults import TOLD
 from ranking_evaluate.measure.figures import Scorer
 from ranking_evaluate.measure.formats import Named
 from ranking_evaluate.measure.qrels import read_qrels
@@ -63,8 +64,8 @@ def convert(
             best = read_best(Source(run, advance), Scorer(judgments, rules), form)
         conversion = convert_files(judgments, best, rules)
     except ValueError as error:
-        stop(str(error))
-    typer.echo(account(conversion), err=True)
+        stop_at_lines(str(error))
+    say(account(conversion))
     if conversion.omitted and not allow_omitted:
         stop("Nothing was written. With --allow-omitted the topics that fit are written, without these.")
     if not conversion.inputs:
@@ -95,7 +96,7 @@ def merge(
         stop(f"{name_of(file)}, {error}")
     write(merged.document + b"\n")
     for remark in merged.remarks:
-        typer.echo(remark, err=True)
+        say(remark)
 
 
 def account(conversion: Conversion) -> str:
@@ -105,7 +106,7 @@ def account(conversion: Conversion) -> str:
     inputs = count(len(conversion.inputs), "input")
     paragraphs = [f"{count(total, 'judged topic')}: {len(written):,} in {inputs}, {len(omitted):,} that cannot fit."]
     if omitted:
-        told = [f"  {shown(topic.encode())}: {reason}" for topic, reason in islice(omitted.items(), TOLD)]
+        told = [f"  {visible(topic)}: {reason}" for topic, reason in islice(omitted.items(), TOLD)]
         more = [f"  and {len(omitted) - TOLD:,} more"] if len(omitted) > TOLD else []
         paragraphs.append("\n".join(["Cannot fit:", *told, *more]))
     undefined = [topic for topic in conversion.without_relevant if topic not in set(conversion.without_gain)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,9 +13,8 @@ import typer
 
 from ranking_evaluate.cli.options import Gain
 from ranking_evaluate.cli.progress import reading
-from ranking_evaluate.cli.streams import stop
+from ranking_evaluate.cli.streams import say, stop, stop_at_lines, tell, write
 from ranking_evaluate.measure import account, table
-from ranking_evaluate.measure.faults import FileError
 from ranking_evaluate.measure.gate import Bound, bound_of, check
 from ranking_evaluate.measure.processes import usable_processes
 from ranking_evaluate.measure.rules import Rules
@@ -106,20 +106,20 @@ def measure(
             sources = [Source(path, advance) for path in paths]
             chosen = sources[paths.index(baseline)] if baseline is not None else None
             session = measure_runs(judged, sources, rules, chosen, usable_processes())
-    except (FileError, ValueError) as error:
-        stop(str(error))
+    except ValueError as error:
+        stop_at_lines(str(error))
     compared = _compared(session)
     gate = check(bounds, session.results, session.baseline)
     if json_file != "-":
         for line in _lines(session, compared):
-            typer.echo(line)
+            tell(line)
     for line in _remarks(session):
-        typer.echo(line, err=True)
+        say(line)
     outcome = [next(checked.lines()) for checked in gate]
     _write(session, compared, [judged, *sources], outcome, per_query, report, json_file)
     for checked in gate:
         for line in checked.lines():
-            typer.echo(line, err=json_file == "-")
+            (say if json_file == "-" else tell)(line)
     if not all(checked.holds for checked in gate):
         raise typer.Exit(FAILED)
 
@@ -179,8 +179,17 @@ def _write(
         if json_file is not None:
             from ranking_evaluate.measure.documents import write_json
 
-            with contextlib.nullcontext(sys.stdout.buffer) if json_file == "-" else Path(json_file).open("wb") as file:
-                write_json(file, session, files, compared)
+            if json_file == "-" and sys.stdout.isatty():
+                shown = io.BytesIO()
+                write_json(shown, session, files, compared)
+                write(shown.getvalue())
+            else:
+                with (
+                    contextlib.nullcontext(sys.stdout.buffer)
+                    if json_file == "-"
+                    else Path(json_file).open("wb") as file
+                ):
+                    write_json(file, session, files, compared)
         if per_query is not None:
             from ranking_evaluate.measure.documents import write_rows
 

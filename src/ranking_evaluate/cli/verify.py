@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import orjson
 import typer
 
-from ranking_evaluate.cli.streams import REFUSED, refuse, stop
+from ranking_evaluate.cli.streams import REFUSED, refuse, say, stop, tell
 from ranking_evaluate.contract import verify as contract
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.interchange import omitted
@@ -49,16 +49,16 @@ def verify(
     except OperationError as error:
         refuse(error)
     if not found.differences:
-        typer.echo(f"The response holds: {found.operation} {found.version}, byte for byte.")
-        typer.echo(f"  input  SHA-256 {found.input_sha256}")
-        typer.echo(f"  output SHA-256 {found.output_sha256}")
+        tell(f"The response holds: {found.operation} {found.version}, byte for byte.")
+        tell(f"  input  SHA-256 {found.input_sha256}")
+        tell(f"  output SHA-256 {found.output_sha256}")
         return
-    typer.echo(
+    tell(
         f"The response differs in {count(len(found.differences), 'place')} from what {found.operation} {found.version} "
         "answers to this input:"
     )
     for difference in found.differences:
-        typer.echo(f"  {difference.pointer or 'the response'} {difference.text}")
+        tell(f"  {difference.pointer or 'the response'} {difference.text}")
     raise typer.Exit(DIFFERS)
 
 
@@ -85,17 +85,17 @@ def _verify_lines(responses: Sequence[bytes], inputs: Sequence[bytes]) -> None:
         try:
             found = contract.verify(given, body)
         except contract.Unusable as error:
-            typer.echo(f"line {number}: {error}", err=True)
+            say(f"line {number}: {error}")
             unusable += 1
         except OperationError as error:
-            typer.echo(f"line {number}: the input is refused ({error.code}): {error.detail}", err=True)
+            say(f"line {number}: the input is refused ({error.code}): {error.detail}")
             unusable += 1
         else:
             holding += not found.differences
             for difference in found.differences:
-                typer.echo(f"line {number}: {difference.pointer or 'the response'} {difference.text}")
+                tell(f"line {number}: {difference.pointer or 'the response'} {difference.text}")
     checked = sum(omitted.read(body) is None for body in inputs)
-    typer.echo(f"{holding:,} of {count(checked, 'response')} {'holds' if holding == 1 else 'hold'}, byte for byte.")
+    tell(f"{holding:,} of {count(checked, 'response')} {'holds' if holding == 1 else 'hold'}, byte for byte.")
     if unusable:
         raise typer.Exit(REFUSED)
     if holding < checked:

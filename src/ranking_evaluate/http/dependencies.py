@@ -14,7 +14,9 @@ from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.http.cors import Cors
 from ranking_evaluate.http.headers import HeaderNames, header_names
+from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.http.requests import client_of, read_headers, read_key
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -73,9 +75,19 @@ class Parts:
         return header_names(self.wires)
 
     @cached_property
+    def cors(self) -> Cors:
+        """Who may call from a browser."""
+        return Cors(self.cors_origins, self.header_names)
+
+    @cached_property
     def in_flight(self) -> InFlight:
         """The places for requests that are being served."""
         return InFlight(self.max_in_flight)
+
+    @cached_property
+    def store_health(self) -> StoreHealth:
+        """Whether the store can be used, for all who ask."""
+        return StoreHealth(self.store)
 
     @cached_property
     def paid(self) -> dict[str, Sold]:
@@ -94,6 +106,7 @@ async def admission(request: Request, parts: Parts) -> InFlight:
     This comes before anything else of the request is looked at.
     """
     await parts.rates.count_request(client_of(request))
+    request.state.told.counted = True
     return parts.in_flight
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ranking_evaluate.core.visible import visible
+
 TOLD: Final = 10
 # Faults do not come in the order of the lines, so more are kept than told; of a file of nothing but faults not all.
 _KEPT: Final = 1000
@@ -48,6 +50,10 @@ class Faults:
 
 
 def shown(field: bytes) -> str:
-    """Return a field of a file for an error text, cut short when it is very long."""
-    text = field.decode(errors="replace")
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """Return a field of a file as people see it in an error, cut short when it is very long."""
+    return told(field.decode(errors="replace"))
+
+
+def told(text: str) -> str:
+    """Return an id as people see it in an error, cut short when it is very long."""
+    return visible(text) if len(text) <= _SHOWN else f"{visible(text[:_SHOWN])}..."

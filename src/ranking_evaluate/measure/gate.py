@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ranking_evaluate.core.paired import scaled
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.measure.account import LABELS
 from ranking_evaluate.measure.figures import NAMES
 
@@ -56,7 +57,7 @@ class Checked(NamedTuple):
             found = change if bound.is_drop else f"it is {self.found:.4f}"
         yield f"{'holds' if self.holds else 'FAILS'}: {self.run}: {bound.text}: {found}"
         for topic, before, after in self.topics:
-            yield f"    {topic}: {_change(before, after)}"
+            yield f"    {visible(topic)}: {_change(before, after)}"
 
 
 def bound_of(text: str, *, is_drop: bool) -> Bound:

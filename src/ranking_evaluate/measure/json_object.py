@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
-from ranking_evaluate.measure.faults import FileError
+from ranking_evaluate.measure.faults import FileError, told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def read(source: Source, faults: Faults) -> Iterator[Rows]:
 
     seen: set[str] = set()
     for topic, members in _Text(source).members():
-        place = f"query {_told(topic)}"
+        place = f"query {told(topic)}"
         if topic in seen:
             faults.add(place, "this query is named twice")
             continue
@@ -54,7 +54,7 @@ def read(source: Source, faults: Faults) -> Iterator[Rows]:
             continue
         rows = Rows([], [], [], [], ())
         for document, figure in members:
-            inner = f"{place}, document {_told(document)}"
+            inner = f"{place}, document {told(document)}"
             if not isinstance(figure, bytes):
                 faults.add(inner, "its value is not a number")
             elif not topic or not document:
@@ -161,7 +161,3 @@ def _is_text(one: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _told(name: str) -> str:
-    return name if _is_text(name) else ascii(name)

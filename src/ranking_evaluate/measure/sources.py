@@ -14,6 +14,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import IO, TYPE_CHECKING, Final, cast
 
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.measure.faults import FileError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Source:
 
     def __init__(self, path: str, advance: Callable[[int], object] | None = None) -> None:
         self.path = path
-        self.name = "standard input" if path == "-" else path
+        self.name = "standard input" if path == "-" else visible(path)
         self.advance = advance or (lambda size: None)
         self._copy: IO[bytes] | None = None
         with self.raw() as file:
