@@ -43,6 +43,7 @@ BEYOND_UNIT: Final = (
     "server/test_connection.py",  # Waits for deadlines.
     "test_deadline.py",  # Holds its loop up.
     "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
+    "test_next_steps.py",  # Hundreds of purchases, each with a store of its own.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
     "test_where_to_change.py",  # Copies of the package, each in processes of its own.

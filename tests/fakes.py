@@ -155,6 +155,9 @@ class ScriptedProtocol:
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         return "expired" if signed_in(credential).valid_before <= now + 10 else None
 
+    def remark(self, reason: str, now: float) -> str | None:
+        return None
+
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         said = self.verifier(signed_in(credential))
         return await said if isinstance(said, asyncio.Future) else said

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import apsw
 import pytest
+import structlog
 
+from ranking_evaluate import order as ordering
 from ranking_evaluate.attempts.attempt import State, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.events import Event, OperatorRelease, RecordSettled, Submit
@@ -18,7 +22,7 @@ from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RETRY_AFTER, ServiceError
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.registry import find
-from ranking_evaluate.order import Delivery, Order
+from ranking_evaluate.order import Delivery, Order, consider
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Offer,
@@ -34,6 +38,7 @@ from ranking_evaluate.payments.protocol import (
 )
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
+from ranking_evaluate.release import VERSION
 from tests.fakes import VALID_SECONDS, FixedClock, ScriptedProtocol, Signed
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +107,7 @@ class Shop:
     """A walk with everything it needs in the test's hands."""
 
     def __init__(self, path: Path, *, payment_rate: str | None = None) -> None:
+        self.path = path
         self.clock = FixedClock()
         self.store = FlakyStore(path, self.clock)
         self.protocol = ScriptedProtocol()
@@ -334,7 +340,7 @@ async def test_a_refused_credential_is_answered_from_the_row_without_a_call(shop
     error = await shop.refused(first)
     reason = {"failed": "the script refuses", "released": "released by an operator"}[state]
     assert reason in error.detail
-    assert error.members == {"reason": reason}
+    assert error.members["reason"] == reason
     assert error.headers.get("x-scripted-receipt") == {"failed": "refused receipt", "released": None}[state]
 
 
@@ -355,6 +361,28 @@ async def test_the_same_input_written_otherwise_is_the_same_purchase(shop: Shop)
     again = await shop.buy(first, body=SAME_INPUT)
     assert (again.body, again.receipt, again.replayed) == (bought.body, bought.receipt, True)
     assert shop.settlements == 1
+
+
+async def test_results_that_changed_within_a_release_are_a_conflict_as_another_release_is(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = shop.signed()
+    await shop.put("settled", first)
+    monkeypatch.setattr(ordering, "published_sha256", lambda operation: "ab" * 32)
+    error = await shop.refused(first)
+    assert (error.code, error.cause) == ("IDEMPOTENCY_CONFLICT", "release")
+    assert error.detail == "This key was used under release 0.29.0, whose results have changed since."
+
+
+async def test_a_row_from_before_results_were_part_of_the_fingerprint_is_replayed(shop: Shop) -> None:
+    first = shop.signed()
+    await shop.put("settled", first)
+    former = consider(shop.order(first), (shop.protocol.wire,), shop.clock(), VERSION).request.former_fingerprint
+    with closing(apsw.Connection(str(shop.path))) as db:
+        db.execute("UPDATE attempts SET fingerprint = ?, schema_sha256 = NULL", (former,))
+    assert (await shop.buy(first)).replayed
+    error = await shop.refused(first, body=OTHER_BODY)
+    assert error.cause == "body"
 
 
 async def test_another_release_is_a_conflict_with_its_cause(shop: Shop) -> None:
@@ -403,7 +431,7 @@ async def test_our_terms_are_held_before_anything_is_written_or_asked(shop: Shop
     shop.protocol.verifier = lambda signed: pytest.fail("an expired credential was verified")
     error = await shop.refused(shop.signed(seconds=5))
     assert (error.status, error.code) == (402, "PAYMENT_REJECTED")
-    assert error.members == {"reason": "expired"}
+    assert error.members["reason"] == "expired"
     assert "reserve" not in shop.store.calls
 
 
@@ -461,6 +489,37 @@ async def test_a_wrong_input_is_told_by_a_protocol_that_is_not_ready(shop: Shop)
 
 
 # Verification.
+
+
+@pytest.mark.parametrize(("asked", "told"), [(None, RETRY_AFTER), (1, RETRY_AFTER), (7, 7)])
+async def test_a_provider_that_asks_to_wait_longer_is_heeded(shop: Shop, asked: int | None, told: int) -> None:
+    shop.protocol.verifier = lambda signed: Unreachable("it is busy", "rate_limit_exceeded", asked)
+    error = await shop.refused(shop.signed())
+    assert (error.code, error.retry_after) == ("PAYMENT_UNAVAILABLE", told)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [Rejected("no", "its_code"), Unreachable("no", "its_code"), Spent("no", "its_code")],
+    ids=lambda said: type(said).__name__,
+)
+async def test_the_providers_code_stands_in_the_log(
+    shop: Shop, said: Verification, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.protocol.verifier = lambda signed: said
+    with structlog.testing.capture_logs() as lines:
+        await shop.refused(shop.signed())
+    [line] = [line for line in lines if line["event"] == "verification outcome"]
+    assert (line["outcome"], line["reason_code"]) == (type(said).__name__, "its_code")
+
+
+async def test_what_may_help_to_mend_a_refused_payment_is_in_the_detail_alone(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shop.protocol, "remark", lambda reason, now: f"It is {now:.0f} here.")
+    error = await shop.refused(shop.signed(seconds=5))
+    assert error.detail == "The payment was refused: expired. It is 1800000000 here."
+    assert error.members["reason"] == "expired"
 
 
 @pytest.mark.parametrize(

@@ -151,10 +151,18 @@ async def test_a_protocol_that_nobody_configured_has_routes_that_take_nothing(tm
         path = path_of(OPERATIONS[0], "scripted")
         for answer in (await client.get(path), await client.post(path, content=BODY, headers=JSON)):
             assert (answer.status_code, answer.json()["code"]) == (503, "PAYMENT_UNAVAILABLE")
-            assert answer.json()["detail"] == "No payment can be taken at the moment: not configured."
+            said = answer.json()
+            assert said["detail"] == "Payments over The Scripted Way are not taken here."
+            assert (said["cause"], said["retryable"], said["retryAfter"]) == ("unconfigured", False, None)
+            assert "retry-after" not in answer.headers
+            assert said["nextStep"] == "GET /readyz names what is sold here; use the other path with a new key."
         refused = await client.post(path, content=BODY, headers={**JSON, **credential()})
         assert (refused.status_code, refused.json()["code"]) == (503, "PAYMENT_UNAVAILABLE")
-        assert refused.json()["detail"] == "This service takes no scripted payments."
+        assert refused.json()["cause"] == "unconfigured"
+        for declared in (await client.get("/preflight")).json()["operations"]:
+            assert declared["facts"]["payment.scripted"] is False
+        asked = await client.post("/preflight", json={"requirements": {"payment.scripted": True}})
+        assert {found["overall"] for found in asked.json()} == {"incompatible"}
         assert (await client.post(path, content=b"{}", headers=JSON)).status_code == 422
         other = {**JSON, "PAYMENT-SIGNATURE": "e30="}
         assert (await client.post(path, content=BODY, headers=other)).json()["code"] == "PAYMENT_PROTOCOL_MISMATCH"

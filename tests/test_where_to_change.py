@@ -168,7 +168,7 @@ def test_a_changed_price_is_in_every_text_client_and_limit(copy: Copy) -> None:
 
 def test_a_new_error_code_is_a_row_and_its_class(copy: Copy) -> None:
     copy.change(
-        "contract/errors.py",
+        "contract/problems.py",
         '    "OVERLOADED": Problem(',
         '    "CLOSED_FOR_LUNCH": Problem("Nobody is here", True, "Come back at two."),\n    "OVERLOADED": Problem(',
     )
@@ -201,7 +201,7 @@ def test_every_page_states_the_replay_window_as_it_is(page: str) -> None:
 
 
 def test_a_new_column_of_attempts_is_a_field_and_a_migration_step(copy: Copy, tmp_path: Path) -> None:
-    line = "    answer_sha256: str | None = None\n"
+    line = "    schema_sha256: str | None = None\n"
     copy.change("attempts/attempt.py", line, f"{line}    note: str | None = None\n")
     step = copy.package / "attempts" / "schema" / f"both_{SCHEMA_VERSION + 1}.sql"
     step.write_text('ALTER TABLE attempts ADD COLUMN "note" TEXT;\n', encoding="utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ranking_evaluate.attempts.attempt import Draft
@@ -16,6 +17,7 @@ from ranking_evaluate.attempts.fingerprint import fingerprint
 from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.errors import RequestMalformed, Unavailable, refusal
+from ranking_evaluate.contract.rules import published_sha256
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations.operation import Operation
@@ -43,7 +45,7 @@ class Order:
     def payee(self) -> PaymentProtocol:
         """The protocol that is to be paid by; raises PAYMENT_UNAVAILABLE where nobody configured it."""
         if self.protocol is None:
-            raise Unavailable("PAYMENT_UNAVAILABLE", f"This service takes no {self.wire.name} payments.")
+            raise unconfigured(self.wire)
         return self.protocol
 
 
@@ -102,17 +104,22 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) ->
     except OperationError as error:
         raise refusal(error) from error
     offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body, release=release)
+    schema_sha256 = published_sha256(order.operation)
     credential = _read_credential(order, offer, wires)
     readable = credential if isinstance(credential, Credential) else None
+    bought = partial(
+        fingerprint,
+        operation=offer.operation,
+        protocol=order.wire.name,
+        release=release,
+        input_sha256=answered.input_sha256,
+    )
     request = Request(
         key=order.key,
-        fingerprint=fingerprint(
-            operation=offer.operation,
-            protocol=order.wire.name,
-            release=release,
-            input_sha256=answered.input_sha256,
-        ),
+        fingerprint=bought(schema_sha256=schema_sha256),
+        former_fingerprint=bought(),
         release=release,
+        schema_sha256=schema_sha256,
         credential_digest=readable.digest if readable else None,
         proofs=readable.proofs if readable else (),
     )
@@ -142,6 +149,11 @@ def offer_of(
     )
 
 
+def unconfigured(wire: Wire) -> Unavailable:
+    """Return the refusal of a protocol that nobody configured; waiting does not help."""
+    return Unavailable("PAYMENT_UNAVAILABLE", f"Payments over {wire.title} are not taken here.", cause="unconfigured")
+
+
 def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Credential | Unreadable | None:
     for wire in wires:
         if wire.name != order.wire.name and wire.carries_credential(order.headers):
@@ -150,7 +162,10 @@ def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Cre
         return None
     if order.key == DISCOVERY_KEY:
         raise RequestMalformed("DISCOVERY_KEY", "This key is published for discovery; it buys nothing.")
-    return order.payee.read_credential(order.headers, offer)
+    if order.protocol is None:
+        # The table still tells what its key stands for: whoever has paid must not be sent to another protocol.
+        return Unreadable("this service does not take it")
+    return order.protocol.read_credential(order.headers, offer)
 
 
 def draft(purchase: Purchase, lease_seconds: float) -> Draft:
@@ -177,4 +192,5 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         transaction=facts.transaction,
         recipient=facts.pay_to,
         answer_sha256=purchase.answer.sha256,
+        schema_sha256=purchase.request.schema_sha256,
     )

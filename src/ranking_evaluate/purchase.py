@@ -52,7 +52,6 @@ from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.deadline import within
 from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft
 from ranking_evaluate.payments.protocol import (
-    NOT_CONFIGURED,
     NotSent,
     Refused,
     Rejected,
@@ -65,6 +64,7 @@ from ranking_evaluate.payments.protocol import (
     Verification,
     Verified,
 )
+from ranking_evaluate.payments.required import payment_required
 from ranking_evaluate.rates import Rates
 from ranking_evaluate.release import VERSION
 
@@ -204,14 +204,19 @@ class Purchases:
             case Replay(row=row):
                 return _delivery(purchase, row, replayed=True)
             case Challenge():
-                await self._store.check_writable()
                 self._check_protocol(purchase)
+                await self._store.check_writable()
                 if isinstance(purchase.credential, Unreadable):
                     raise await self._rejected(purchase, purchase.credential.reason)
-                raise await self._challenged(purchase, "PAYMENT_REQUIRED", "This call is paid for by the challenge.")
+                raise await _unpaid(purchase)
             case Reject(row=row):
                 self._check_protocol(purchase)
                 raise await self._rejected(purchase, row.reason or "it was refused before", row.receipt)
+            case Conflict(cause=Cause.RELEASE, release=release):
+                same = release == self._release
+                here = "whose results have changed since" if same else f"and this is release {self._release}"
+                detail = f"This key was used under release {release}, {here}."
+                raise AttemptConflict("IDEMPOTENCY_CONFLICT", detail, cause=Cause.RELEASE.value)
             case Conflict(cause=cause):
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
             case DuplicateProof():
@@ -231,15 +236,14 @@ class Purchases:
 
     async def _admit(self, purchase: Purchase) -> None:
         """Let a payment attempt through: the protocol is ready, the client's window is open, our terms are met."""
-        await self._store.check_writable()
         self._check_protocol(purchase)
+        await self._store.check_writable()
         await self._rates.count_payment(purchase.order.client)
         if purchase.objection is not None:
             raise await self._rejected(purchase, purchase.objection)
 
     def _check_protocol(self, purchase: Purchase) -> None:
-        protocol = purchase.order.protocol
-        ready, reason = NOT_CONFIGURED if protocol is None else protocol.ready()
+        ready, reason = purchase.order.payee.ready()
         if not ready or self._closing:
             raise _provider_unavailable("the service is shutting down" if self._closing else reason)
 
@@ -264,6 +268,14 @@ class Purchases:
 
     async def _pay(self, attempt: Attempt, purchase: Purchase) -> Delivery:
         verification = await self._verify(purchase)
+        if not isinstance(verification, Verified):
+            telemetry.logger().info(
+                "verification outcome",
+                outcome=type(verification).__name__,
+                protocol=attempt.protocol,
+                key_prefix=telemetry.key_prefix(attempt.key),
+                reason_code=verification.code,
+            )
         if self._closing and isinstance(verification, Verified):
             verification = Unreachable("the service is shutting down")
         match verification:
@@ -275,9 +287,9 @@ class Purchases:
             case Spent(reason=reason, code=code):
                 if await self._moved(attempt, RecordSpent(reason, code)):
                     raise _uncertain(code)
-            case Unreachable(reason=reason):
+            case Unreachable(reason=reason, retry_after=retry_after):
                 if await self._moved(attempt, Withdraw()):
-                    raise _provider_unavailable(reason)
+                    raise _provider_unavailable(reason, retry_after)
             case _:
                 assert_never(verification)
         return await self._lost(purchase)
@@ -407,26 +419,28 @@ class Purchases:
     # Refusals with a challenge.
 
     async def _rejected(self, purchase: Purchase, reason: str, receipt: str | None = None) -> PaymentRequired:
-        detail = f"The payment was refused: {reason}."
-        return await self._challenged(purchase, "PAYMENT_REJECTED", detail, reason, receipt)
-
-    async def _challenged(
-        self, purchase: Purchase, code: str, detail: str, reason: str | None = None, receipt: str | None = None
-    ) -> PaymentRequired:
-        challenge = await purchase.order.payee.challenge(purchase.offer, reason)
-        headers = dict(challenge.headers)
-        if receipt is not None:
-            headers[purchase.order.wire.receipt_header.lower()] = receipt
-        return PaymentRequired(code, detail, headers=headers, members=challenge.members)
+        protocol = purchase.order.payee
+        remark = protocol.remark(reason, self._clock())
+        detail = f"The payment was refused: {reason}." + (f" {remark}" if remark else "")
+        return await payment_required(
+            protocol, purchase.offer, "PAYMENT_REJECTED", detail, reason=reason, receipt=receipt
+        )
 
 
 _CONFLICTS: Final[Mapping[Cause, str]] = {
     Cause.BODY: "This key stands for another input, operation or protocol.",
-    Cause.RELEASE: "This key was used under another release of the service.",
     Cause.CREDENTIAL: "Another credential is being settled under this key.",
-    Cause.PAID: "This key is already paid: send the original credential with the identical body.",
-    Cause.EXPIRED: "This key was paid and its replay window is over: use a new key for a new purchase.",
+    Cause.PAID: "This key is already paid, by a credential that is not in this request.",
+    Cause.EXPIRED: "This key was paid, and its replay window is over.",
 }
+
+
+async def _unpaid(purchase: Purchase) -> PaymentRequired:
+    """Return the challenge to a request without a credential; one that pays in an outdated way is told."""
+    order, detail, cause = purchase.order, "This call is paid for by the challenge.", None
+    if (order.wire.outdated_header or "").lower() in order.headers:
+        detail, cause = f"{detail} {order.wire.outdated_words}", "version"
+    return await payment_required(order.payee, purchase.offer, "PAYMENT_REQUIRED", detail, cause=cause)
 
 
 def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
@@ -441,7 +455,7 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
 
 def _uncertain(code: str | None = None, reported: str | None = None) -> PaymentUncertain:
     """Return the conflict, with what the provider said: as its words, since nothing proves them."""
-    words = ["The payment was submitted, and its outcome is not known."]
+    words = ["The payment may have been made: it was submitted, and its outcome is not known."]
     if code is not None:
         words.append(f"The provider says {code}.")
     if reported is not None:
@@ -449,9 +463,10 @@ def _uncertain(code: str | None = None, reported: str | None = None) -> PaymentU
     return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
 
 
-def _provider_unavailable(reason: str | None) -> Unavailable:
+def _provider_unavailable(reason: str | None, retry_after: int | None = None) -> Unavailable:
+    """Return the refusal; the provider's own Retry-After counts where it is longer than ours."""
     detail = f"No payment can be taken at the moment: {reason or 'the provider is not ready'}."
-    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=RETRY_AFTER)
+    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=max(RETRY_AFTER, retry_after or 0))
 
 
 def _come_back(detail: str) -> Unavailable:

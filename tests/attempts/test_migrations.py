@@ -196,7 +196,8 @@ async def test_a_copy_of_the_older_file_is_left_beside_it(tmp_path: Path) -> Non
     store = SqliteStore(path)
     await store.open()
     await store.close()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["attempts.db", "attempts.db.schema-1"]
+    copies = [f"attempts.db.schema-{version}" for version in range(1, SCHEMA_VERSION)]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["attempts.db", *copies]
     copy = tmp_path / "attempts.db.schema-1"
     assert copy.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(copy)) as db:
@@ -210,30 +211,34 @@ async def test_an_operators_command_leaves_an_older_store_as_it_is(tmp_path: Pat
     content = path.read_bytes()
     with pytest.raises(StoreUnavailable) as caught:
         await SqliteStore(path, create=False).open()
-    assert str(caught.value) == f"{path} has schema version 1, this release reads 2: start its service first"
+    assert (
+        str(caught.value)
+        == f"{path} has schema version 1, this release reads {SCHEMA_VERSION}: start its service first"
+    )
     assert path.read_bytes() == content
 
 
 async def test_a_newer_sqlite_store_stops_the_start_in_one_line(tmp_path: Path) -> None:
     path = old_sqlite(tmp_path / "attempts.db")
     with closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 3")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     content = path.read_bytes()
     with pytest.raises(StoreUnavailable) as caught:
         await SqliteStore(path).open()
-    assert str(caught.value) == f"{path} has schema version 3, this release reads 2: run the release that wrote it"
+    newer = f"schema version {SCHEMA_VERSION + 1}, this release reads {SCHEMA_VERSION}"
+    assert str(caught.value) == f"{path} has {newer}: run the release that wrote it"
     assert path.read_bytes() == content
 
 
 async def test_a_newer_postgres_store_stops_the_start_in_one_line(postgres_server: PostgresServer) -> None:
     url = old_postgres(postgres_server)
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("UPDATE ranking_evaluate.schema_version SET version = 3")
+        db.execute("UPDATE ranking_evaluate.schema_version SET version = %s", [SCHEMA_VERSION + 1])
         name = db.info.dbname
     with pytest.raises(StoreUnavailable) as caught:
         await PostgresStore(url).open()
-    expected = f"the database {name} has schema version 3, this release reads 2: run the release that wrote it"
-    assert str(caught.value) == expected
+    newer = f"schema version {SCHEMA_VERSION + 1}, this release reads {SCHEMA_VERSION}"
+    assert str(caught.value) == f"the database {name} has {newer}: run the release that wrote it"
 
 
 async def test_a_file_that_the_older_release_is_writing_is_not_taken_over(tmp_path: Path) -> None:

@@ -36,6 +36,16 @@ def test_standard_input_is_read_and_the_operation_can_be_named() -> None:
     assert done.stdout_bytes == ANSWER
 
 
+def test_a_named_refusal_has_the_answer_keys_own_form_and_speaks_of_no_payment() -> None:
+    done = CliRunner().invoke(
+        app, ["score", "-", "--operation", "first-usable-rank"], input=b'{"queries": [{"hits": []}]}'
+    )
+    said = json.loads(done.stderr)
+    assert (done.exit_code, said["code"], said["error"]) == (2, "usable-labels", "usable-labels")
+    assert "Key" not in said["nextStep"]
+    assert "charged" not in said["nextStep"]
+
+
 def test_a_refused_input_is_exit_code_2_and_the_services_problem_on_standard_error() -> None:
     done = CliRunner().invoke(app, ["score", "-"], input=b'{"queries": []}')
 

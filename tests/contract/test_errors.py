@@ -8,7 +8,6 @@ import pytest
 
 from ranking_evaluate.contract import errors
 from ranking_evaluate.contract.errors import (
-    PROBLEMS,
     AttemptConflict,
     InputRejected,
     PaymentRequired,
@@ -18,6 +17,7 @@ from ranking_evaluate.contract.errors import (
     error_classes,
     refusal,
 )
+from ranking_evaluate.contract.problems import CAUSES, PROBLEMS, problem_of, rows_of
 from ranking_evaluate.core.errors import STATUS, ErrorCode, OperationError, Violation
 
 # The published table, with the codes of single operations.
@@ -33,7 +33,7 @@ PUBLISHED = {
         "DISCOVERY_KEY",
     },
     402: {"PAYMENT_REQUIRED", "PAYMENT_REJECTED"},
-    404: {"NOT_FOUND"},
+    404: {"NOT_FOUND", "ATTEMPT_UNKNOWN"},
     405: {"METHOD_NOT_ALLOWED"},
     408: {"REQUEST_TIMEOUT"},
     409: {"IDEMPOTENCY_CONFLICT", "DUPLICATE_PROOF", "PAYMENT_IN_PROGRESS", "PAYMENT_UNCERTAIN"},
@@ -103,14 +103,35 @@ def test_an_operations_refusal_keeps_its_status_and_place(code: ErrorCode) -> No
     assert refused.violations == violations
 
 
-@pytest.mark.parametrize("code", sorted(PUBLISHED[409] | {"INTERNAL", "STATE_UNAVAILABLE"}))
-def test_no_answer_that_may_follow_a_payment_advises_paying_again(code: str) -> None:
-    advice = PROBLEMS[code].next_step
+MAY_FOLLOW_A_PAYMENT = [
+    pytest.param(problem.next_step, id=f"{code} {cause or ''}".strip())
+    for code in sorted(PUBLISHED[409] | {"INTERNAL", "STATE_UNAVAILABLE"})
+    for cause, problem in rows_of(code)
+]
+
+
+@pytest.mark.parametrize("advice", MAY_FOLLOW_A_PAYMENT)
+def test_no_answer_that_may_follow_a_payment_advises_paying_again(advice: str) -> None:
     for clause in re.split(r"[.;:]", advice):
         if re.search(r"pay again|sign another|new payment|new challenge|new credential", clause):
             assert re.search(r"\b(?:not|never|no)\b", clause, re.IGNORECASE), clause
-    assert not re.search(r"answer (?:a|the) (?:new )?challenge", advice)
-    assert "GET /v1/attempts" in advice or "identical request" in advice
+    assert not re.search(r"answer (?:a|the) (?:new )?challenge|fresh|new key", advice)
+    assert re.search("GET /v1/attempts|identical request|[Ss]top|ask the operator|The operator can", advice)
+
+
+def test_a_cause_has_its_own_words_and_any_other_those_of_the_code() -> None:
+    for code, causes in CAUSES.items():
+        for cause, problem in causes.items():
+            assert problem_of(code, cause) is problem
+            assert CLASS_OF_CODE[code](code, "It is refused.", cause=cause).problem("r")["nextStep"] == (
+                problem.next_step
+            )
+    assert problem_of("PAYMENT_UNAVAILABLE", "none of these") is PROBLEMS["PAYMENT_UNAVAILABLE"]
+
+
+def test_on_a_free_route_the_words_about_keys_and_charging_are_left_out() -> None:
+    for code, problem in PROBLEMS.items():
+        assert CLASS_OF_CODE[code](code, "It is refused.").problem("r", paid=False)["nextStep"] == problem.advice
 
 
 def test_retryable_speaks_of_the_identical_request_alone() -> None:

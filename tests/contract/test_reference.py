@@ -17,7 +17,7 @@ from ranking_evaluate.cli import app
 from ranking_evaluate.contract import llms, reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import path_of, service_document
-from ranking_evaluate.contract.errors import PROBLEMS
+from ranking_evaluate.contract.problems import CAUSES, PROBLEMS
 from ranking_evaluate.contract.wire import Client
 from ranking_evaluate.operations.registry import OPERATIONS
 
@@ -57,6 +57,26 @@ def test_every_code_has_its_place_where_the_problem_type_points(code: str) -> No
     assert f'<a id="{code}"></a>\n\n### {code}\n' in text("reference/errors.md")
     assert PROBLEMS[code].next_step in text("reference/errors.md")
     assert f" {code}: {PROBLEMS[code].next_step}" in text("llms.txt")
+
+
+@pytest.mark.parametrize("code", CAUSES)
+def test_what_a_cause_means_stands_under_its_code(code: str) -> None:
+    for cause, problem in CAUSES[code].items():
+        assert f"With cause `{cause}`:\n\n{problem.title}" in text("reference/errors.md")
+        assert f" {code}, cause {cause}: {problem.next_step}" in text("llms.txt")
+
+
+def test_the_tool_page_says_what_the_limits_count_and_what_is_not_sold_here() -> None:
+    page = text("reference/tools/ranking-evaluate.md")
+    for said in (
+        "- evidence counts the rows of evidence for a query, at most 100 ranked judgments and 100 missed relevant ids",
+        "- keyWorkBytes counts ",
+        "- matchingSteps counts ",
+        "- classification-evaluate: another service, not sold here",
+        "- span-evaluate: another service, not sold here",
+    ):
+        assert said in page
+    assert "[ranking-evaluate](/reference/tools/ranking-evaluate.md)" in text("reference/tools/first-usable-rank.md")
 
 
 @pytest.mark.parametrize("path", PAGES)

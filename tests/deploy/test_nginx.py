@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,10 +16,11 @@ import pytest
 from ranking_evaluate import evaluate
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import path_of
-from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.errors import error_classes
+from ranking_evaluate.contract.problems import PROBLEMS
 from ranking_evaluate.operations import registry
 from tests.deploy.heads import LONGEST_KEY_BYTES, Caller
-from tests.deploy.nginx import ours, stock
+from tests.deploy.nginx import CONFIGURATION, ours, stock
 from tests.faults.facilitator import Fault
 from tests.hostile.service import BODY, MPP_PATH, PATH, Neighbourhood, Service
 from tests.hostile.wallet import WALLET
@@ -175,6 +177,7 @@ BY_REQUEST: Final[dict[str, Provoke]] = {
     "PAYMENT_REQUIRED": lambda buyer, place: post(buyer),
     "PAYMENT_REJECTED": lambda buyer, place: with_fault(buyer, place, Fault.REFUSED),
     "NOT_FOUND": lambda buyer, place: post(buyer, "/nothing"),
+    "ATTEMPT_UNKNOWN": lambda buyer, place: buyer.client.get("/v1/attempts", headers={"Idempotency-Key": new_key()}),
     "METHOD_NOT_ALLOWED": lambda buyer, place: buyer.client.delete(PATH),
     "IDEMPOTENCY_CONFLICT": lambda buyer, place: buyer.post(paid(buyer)[0]),
     "DUPLICATE_PROOF": lambda buyer, place: under_another_key(buyer),
@@ -186,6 +189,15 @@ BY_REQUEST: Final[dict[str, Provoke]] = {
 }
 OF_THEIR_OWN: Final = {"RATE_LIMITED", "STATE_UNAVAILABLE"}
 """The refusals that are provoked in a test of their own."""
+
+
+def test_what_the_proxy_answers_by_itself_advises_what_the_service_does() -> None:
+    written = [json.loads(text) for text in re.findall(r"return \d+ '(\{.*\})';", CONFIGURATION)]
+    assert {problem["code"] for problem in written} == {"INPUT_LIMIT", "RATE_LIMITED", "STATE_UNAVAILABLE"}
+    for problem in written:
+        row = PROBLEMS[problem["code"]]
+        said = (problem["title"], problem["retryable"], problem["nextStep"])
+        assert said == (row.title, row.retryable, row.next_step)
 
 
 def test_every_refusal_is_tried() -> None:

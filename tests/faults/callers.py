@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.attempts.fingerprint import fingerprint
+from ranking_evaluate.contract.rules import published_sha256
+from ranking_evaluate.operations.registry import find
 from ranking_evaluate.release import VERSION
 from tests.faults.bank import ASSET, NETWORK, PAYEE, PAYER
 from tests.faults.facilitator import Fault
@@ -49,6 +51,7 @@ FINGERPRINTS: Final = tuple(
         operation=OPERATION,
         protocol="x402",
         release=VERSION,
+        schema_sha256=published_sha256(find(OPERATION)),
         input_sha256=json.loads(answer)["provenance"]["inputSha256"],
     )
     for answer in ANSWERS

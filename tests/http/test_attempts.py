@@ -63,7 +63,11 @@ async def document(service: Service) -> dict[str, Any]:
 
 async def test_a_key_that_stands_for_nothing_is_404(service: Service) -> None:
     answer = await ask(service)
-    assert (answer.status_code, answer.json()["code"]) == (404, "NOT_FOUND")
+    said = answer.json()
+    assert (answer.status_code, said["code"]) == (404, "ATTEMPT_UNKNOWN")
+    assert said["title"] == "No purchase is recorded under this key"
+    assert said["nextStep"].startswith("Nothing was charged here under this key.")
+    assert "a challenge under this key may be answered" in said["nextStep"]
     assert (await service.post()).status_code == 402
     assert (await ask(service)).status_code == 404
 
@@ -91,7 +95,7 @@ async def test_a_settled_purchase_shows_its_receipt_until_its_window_ends(servic
     service.clock.advance(24 * 3600)
     over = await document(service)
     assert over["state"] == "settled"
-    assert "new key" in over["nextStep"]
+    assert "no longer delivered" in over["nextStep"]
     assert "identical" not in over["nextStep"]
 
 
@@ -103,7 +107,7 @@ async def test_a_paid_key_is_still_known_after_its_row_was_purged(service: Servi
     assert list(content) == MEMBERS
     assert content["state"] == "settled"
     assert content["receipt"] is None
-    assert content["nextStep"].endswith("A new purchase needs a new key.")
+    assert content["nextStep"].endswith("Stop: the answer is no longer delivered.")
 
 
 async def test_an_attempt_under_way_says_wait(service: Service) -> None:

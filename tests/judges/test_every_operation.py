@@ -33,6 +33,16 @@ def test_an_operation_is_bought_replayed_and_verified_offline(
     with httpx.Client(trust_env=False, timeout=60) as client:
         challenge = client.post(url, content=body, headers=headers)
         assert challenge.status_code == 402
+        said = challenge.json()
+        [asked] = said["payment"]
+        assert asked.pop("network").startswith("eip155:")
+        assert asked == {
+            "protocol": protocol,
+            "amount": "10000",
+            "asset": funded.asset,
+            "recipient": funded.payee,
+        }
+        assert client.get(said["documentation"]).text.startswith("# ranking-evaluate")
         signed = PAYERS[protocol].sign(challenge, mandate)
         before = funded.balance(funded.payee)
         paid, replayed = (

@@ -191,7 +191,7 @@ def test_a_valid_credential_of_our_payer_is_verified() -> None:
     "reason", [*ALLOWLIST, "invalid_exact_evm_transaction_simulation_failed", "insufficient_funds"]
 )
 def test_an_invalid_credential_is_rejected(reason: str, status: int) -> None:
-    assert verification(status, isValid=False, invalidReason=reason, payer=PAYER) == Rejected(in_words(reason))
+    assert verification(status, isValid=False, invalidReason=reason, payer=PAYER) == Rejected(in_words(reason), reason)
 
 
 @pytest.mark.parametrize("status", [200, 400])
@@ -204,6 +204,16 @@ def test_a_used_nonce_is_spent_and_not_rejected(reason: str, status: int) -> Non
 @pytest.mark.parametrize("valid", [True, False])
 def test_a_verdict_with_a_redirect_or_a_server_error_is_none(status: int, valid: bool) -> None:
     assert isinstance(verification(status, isValid=valid, payer=PAYER), Unreachable)
+
+
+def test_what_a_gateway_says_instead_of_a_verdict_is_kept() -> None:
+    """CDP's gateway answers 401, 402 and 429 with an errorType, and with how long to wait."""
+    said = Answer(429, {"errorType": "rate_limit_exceeded", "errorMessage": "Slow down, 0xabc."}, retry_after=7)
+    words = "the facilitator's /verify answered with status 429 and no verdict, saying rate_limit_exceeded"
+    assert classify_verification(said, payer=PAYER) == Unreachable(words, "rate_limit_exceeded", 7)
+    unclear = settlement(402, errorType="payment_method_required", success=None)
+    assert isinstance(unclear, Uncertain)
+    assert unclear.code == "payment_method_required"
 
 
 @pytest.mark.parametrize("said", ["true", 1, 0, None, "false", []])

@@ -19,7 +19,15 @@ from ranking_evaluate.payments.json_rpc import MAX_ANSWER_BYTES as NODE_BYTES
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
 from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.protocol import Uncertain, Unreachable
-from ranking_evaluate.payments.provider_client import Broken, Late, NotConnected, ProviderClient, TooLarge
+from ranking_evaluate.payments.provider_client import (
+    LONGEST_RETRY_AFTER,
+    Broken,
+    Late,
+    NotConnected,
+    ProviderClient,
+    TooLarge,
+    retry_after,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -253,3 +261,32 @@ async def test_an_answer_of_exactly_the_bound_is_taken() -> None:
                         await client.call("GET", running.url)
             finally:
                 await client.close()
+
+
+async def test_how_long_a_provider_asks_to_wait_comes_with_its_answer() -> None:
+    async with provider(whole(b"{}", "429 Too Many Requests", "retry-after: 7")) as running:
+        client = ProviderClient("the node", max_bytes=100, seconds=5)
+        answer = await client.call("GET", running.url)
+        await client.close()
+    assert (answer.status, answer.retry_after) == (429, 7)
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("", None),
+        ("0", 0),
+        ("7", 7),
+        ("86400", LONGEST_RETRY_AFTER),
+        ("9" * 5000, LONGEST_RETRY_AFTER),
+        ("-7", None),
+        ("7.5", None),
+        ("\u0667", None),
+        ("soon", None),
+        ("Fri, 01 Jan 1999 00:00:00 GMT", 0),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST_RETRY_AFTER),
+        ("Fri, 01 Jan 1999 00:00:00 -0000", None),
+    ],
+)
+def test_retry_after_is_read_in_both_of_its_forms(header: str, seconds: int | None) -> None:
+    assert retry_after(header) == seconds

@@ -317,7 +317,36 @@ async def test_the_end_of_the_time_window(protocol: X402Protocol, valid_before: 
     assert (protocol.check_terms(read(protocol, payload), OFFER, NOW) is None) is meets
 
 
-@pytest.mark.parametrize(("valid_after", "meets"), [(0, True), (NOW, True), (NOW + 1, False)])
+@pytest.mark.parametrize(
+    "times", [{"validBefore": str(NOW + 9)}, {"validBefore": str(NOW + 181)}, {"validAfter": str(NOW + 31)}]
+)
+async def test_a_payer_whose_clock_is_wrong_is_told_ours_and_how_wrong_it_may_be(
+    protocol: X402Protocol, times: dict[str, str]
+) -> None:
+    reason = protocol.check_terms(read(protocol, altered(await signed(protocol), **times)), OFFER, NOW)
+    assert reason is not None
+    assert protocol.remark(reason, NOW) == (
+        "It is 2027-01-15T08:00:00Z here, and a clock may be wrong: one that is up to 110 s behind or 60 s ahead is "
+        "taken."
+    )
+    # The time would make every challenge another one, and its header longer.
+    assert "2027" not in reason
+
+
+@pytest.mark.parametrize(
+    "reason", ["invalid_exact_evm_payload_authorization_valid_before", "the authorization has expired"]
+)
+def test_a_facilitator_that_refuses_for_the_times_is_explained_too(reason: str) -> None:
+    remark = OFFLINE.remark(f"the facilitator's reason is {reason}", NOW)
+    assert remark is not None
+    assert "2027-01-15T08:00:00Z" in remark
+
+
+def test_a_reason_that_is_not_about_times_gets_no_clock() -> None:
+    assert OFFLINE.remark("the wallet holds less than the price", NOW) is None
+
+
+@pytest.mark.parametrize(("valid_after", "meets"), [(0, True), (NOW, True), (NOW + 30, True), (NOW + 31, False)])
 async def test_the_start_of_the_time_window(protocol: X402Protocol, valid_after: int, meets: bool) -> None:
     payload = altered(await signed(protocol), validAfter=str(valid_after))
     assert (protocol.check_terms(read(protocol, payload), OFFER, NOW) is None) is meets

@@ -67,6 +67,7 @@ class Bought:
         transaction: The transaction that the payment is in, or must be in; None while nobody knows.
         recipient: Who is paid; None in rows that schema 1 wrote.
         answer_sha256: The digest of the whole answer, which every replay must reproduce; None in rows of schema 1.
+        schema_sha256: What the result means, as it was published; None in rows of schema 1.
     """
 
     key: str
@@ -87,6 +88,7 @@ class Bought:
     transaction: str | None = None
     recipient: str | None = None
     answer_sha256: str | None = None
+    schema_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,14 @@ from ranking_evaluate.attempts.attempt import Attempt, State
 class Request:
     """What the table knows of a request: its key, what it buys, and with which credential.
 
-    `credential_digest` is None when the request carries no readable credential; `proofs` is then empty.
+    Attributes:
+        key: Its Idempotency-Key.
+        fingerprint: What it buys.
+        release: Which release sells that.
+        credential_digest: None when the request carries no readable credential; `proofs` is then empty.
+        proofs: What its credential uses up.
+        schema_sha256: What the result means, which is a part of the fingerprint.
+        former_fingerprint: What it buys in the form of rows that were written before that was a part of it.
     """
 
     key: str
@@ -24,6 +31,16 @@ class Request:
     release: str
     credential_digest: str | None = None
     proofs: tuple[bytes, ...] = ()
+    schema_sha256: str | None = None
+    former_fingerprint: str | None = None
+
+    def buys(self, row: Attempt) -> bool:
+        """Return whether it is for what this row is of."""
+        return row.fingerprint in {self.fingerprint, self.former_fingerprint}
+
+    def is_of_the_release_of(self, row: Attempt) -> bool:
+        """Return whether the release is the row's, and still means the same by a result, as far as the row tells."""
+        return row.release == self.release and row.schema_sha256 in {None, self.schema_sha256}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +125,10 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The key stands for something else."""
+    """The key stands for something else; `release` is the one that it was used under, where that is the cause."""
 
     cause: Cause
+    release: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +159,8 @@ def decide(seen: Snapshot, request: Request) -> Decision:
     row = seen.current
     if row is None:
         return Conflict(Cause.EXPIRED) if seen.paid else _for_sale(seen, request)
-    if row.fingerprint != request.fingerprint:
-        return Conflict(Cause.RELEASE if row.release != request.release else Cause.BODY)
+    if not request.buys(row):
+        return Conflict(Cause.BODY) if request.is_of_the_release_of(row) else Conflict(Cause.RELEASE, row.release)
     same_credential = request.credential_digest == row.credential_digest
     match row.state_at(seen.now):
         case State.UNCERTAIN:

@@ -63,7 +63,7 @@ def write_answer(body: bytes) -> None:
 
 def problem(error: OperationError) -> dict[str, object]:
     """Return the problem with which the service would refuse, without the id of a request: there was none."""
-    document = refusal(error).problem(request_id="")
+    document = refusal(error).problem(request_id="", paid=False)
     del document["requestId"]
     return document
 

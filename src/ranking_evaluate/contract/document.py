@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any, Final, cast
@@ -99,8 +99,16 @@ _PURCHASE: Final[Document] = {
 }
 
 
-def facts(operation: Operation[Any], wires: Wires) -> dict[str, bool | int | float | str]:
-    """Return what is declared about the operation; preflight compares requirements with these and nothing else."""
+def facts(
+    operation: Operation[Any], wires: Wires, taken: Collection[str] | None = None
+) -> dict[str, bool | int | float | str]:
+    """Return what is declared about the operation; preflight compares requirements with these and nothing else.
+
+    Args:
+        operation: What is asked about.
+        wires: Every protocol of this release.
+        taken: The names of those that a running service takes; None for the release itself, which speaks them all.
+    """
     return {
         "execution.suppliedCode": False,
         "execution.remoteMutation": False,
@@ -115,7 +123,7 @@ def facts(operation: Operation[Any], wires: Wires) -> dict[str, bool | int | flo
         "execution.deterministic": True,
         "execution.networkAccess": False,
         "privacy.resultBodyPersisted": False,
-        **{f"payment.{wire.name}": True for wire in wires},
+        **{f"payment.{wire.name}": taken is None or wire.name in taken for wire in wires},
         "operation.id": operation.id,
         "operation.category": operation.category,
         "limit.httpRequestBytes": intake.RAW_BYTES,

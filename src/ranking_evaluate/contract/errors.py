@@ -1,4 +1,4 @@
-"""Every refusal of the service: one class per status, one row per code, and what the caller may do next.
+"""Every refusal of the service: one class per status; the words of each code stand in problems.py.
 
 ServiceError
 ├─ RequestMalformed     400
@@ -19,8 +19,9 @@ ServiceError
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
+from ranking_evaluate.contract.problems import problem_of
 from ranking_evaluate.core.errors import ErrorCode, OperationError, Violation
 
 RETRY_AFTER: Final = 2
@@ -30,186 +31,15 @@ A settlement takes about as long as a block, which is two seconds on Base; askin
 """
 
 
-class Problem(NamedTuple):
-    """What a code means to a caller.
-
-    `retryable` says whether the identical request may succeed later; it never speaks of a new payment.
-    """
-
-    title: str
-    retryable: bool
-    next_step: str
-
-
-_FIX_INPUT: Final = "Correct the input and send it again with the same Idempotency-Key; nothing was charged."
-_FIX_REQUEST: Final = "Correct the request and send it again; nothing was charged."
-_NEVER_AGAIN: Final = "Do not pay again under any key for this purchase."
-
-PROBLEMS: Final[dict[str, Problem]] = {
-    # 400
-    "MALFORMED_JSON": Problem("The body is not JSON", False, _FIX_INPUT),
-    "HEADER_INVALID": Problem("The request headers are refused", False, _FIX_REQUEST),
-    "IDEMPOTENCY_KEY_REQUIRED": Problem(
-        "An Idempotency-Key is needed",
-        False,
-        "Send a fresh random Idempotency-Key of 16 to 128 characters A-Z a-z 0-9 _ - and keep it for every resend.",
-    ),
-    "IDEMPOTENCY_KEY_INVALID": Problem(
-        "The Idempotency-Key is malformed",
-        False,
-        "Use one line of 16 to 128 characters A-Z a-z 0-9 _ -, without quotes; nothing was charged.",
-    ),
-    "PAYMENT_IDENTIFIER_MISMATCH": Problem(
-        "The payment does not name this purchase",
-        False,
-        "If the credential names another Idempotency-Key, send it with that key and the body of that purchase. If it "
-        "names none, or this is a new purchase, send the request with this key and without a credential, and sign the "
-        "terms of that answer: they name the key, and a client has to return the extensions that it is given.",
-    ),
-    "PAYMENT_PROTOCOL_MISMATCH": Problem(
-        "The credential belongs to the other protocol's route",
-        False,
-        "Send exactly one credential, to the route of its own protocol; it was not used.",
-    ),
-    "PAYMENT_MALFORMED": Problem(
-        "The payment credential cannot be read",
-        False,
-        "Let the protocol's official SDK write the header. If this key may already be paid, resend the original "
-        "credential or ask GET /v1/attempts.",
-    ),
-    "DISCOVERY_KEY": Problem(
-        "The published example key is never sold",
-        False,
-        "Choose a fresh random Idempotency-Key of your own; the credential was not used.",
-    ),
-    # 402
-    "PAYMENT_REQUIRED": Problem(
-        "Payment is required",
-        False,
-        "Answer the challenge with the protocol's official SDK, and send the identical body and Idempotency-Key with "
-        "the credential.",
-    ),
-    "PAYMENT_REJECTED": Problem(
-        "The payment was refused and did not move",
-        False,
-        "Nothing was charged for this credential. Mend what the detail names, then answer the new challenge.",
-    ),
-    # 404, 405, 408
-    "NOT_FOUND": Problem("Nothing is served here", False, "Read /llms.txt for the routes."),
-    "METHOD_NOT_ALLOWED": Problem("The method is not served here", False, "Use a method of the Allow header."),
-    "REQUEST_TIMEOUT": Problem(
-        "The request did not arrive in time", True, "Send the identical request again; it was not processed."
-    ),
-    # 409
-    "IDEMPOTENCY_CONFLICT": Problem(
-        "The Idempotency-Key stands for another purchase",
-        False,
-        "If this is a resend, send exactly the original body, protocol and credential. If it is a new purchase, use a "
-        "fresh Idempotency-Key. GET /v1/attempts with the key tells where it stands.",
-    ),
-    "DUPLICATE_PROOF": Problem(
-        "The payment proof was used before",
-        False,
-        "A proof buys one answer. Send it only with its own Idempotency-Key and body; GET /v1/attempts with that key "
-        "tells where it stands.",
-    ),
-    "PAYMENT_IN_PROGRESS": Problem(
-        "The payment is being settled",
-        True,
-        "Wait as long as Retry-After says, then send the identical request again. Do not sign another credential.",
-    ),
-    "PAYMENT_UNCERTAIN": Problem(
-        "Whether the payment moved is not known",
-        False,
-        f"{_NEVER_AGAIN} Keep the key, the body and the credential, and ask the operator to reconcile the payment; "
-        "then send the identical request again. GET /v1/attempts with the key tells when.",
-    ),
-    # 413, 415
-    "INPUT_LIMIT": Problem("The input is too large", False, "Send less per call; nothing was charged."),
-    "OUTPUT_LIMIT": Problem("The answer would be too large", False, "Send less per call; nothing was charged."),
-    "UNSUPPORTED_MEDIA_TYPE": Problem("The media type is not accepted", False, "Send Content-Type: application/json."),
-    "UNSUPPORTED_ENCODING": Problem("The content encoding is not accepted", False, "Send the body uncompressed."),
-    # 422
-    "INVALID_INPUT": Problem("The input breaks its schema", False, _FIX_INPUT),
-    "COMPLEXITY_LIMIT": Problem("The input is too deep or holds too many values", False, _FIX_INPUT),
-    "UNSAFE_KEY": Problem("A member name is refused", False, _FIX_INPUT),
-    "INVALID_NUMBER": Problem("A number is outside binary64", False, _FIX_INPUT),
-    "INVALID_UNICODE": Problem("A string is not Unicode text", False, _FIX_INPUT),
-    "DUPLICATE_FIELD": Problem("A member name is repeated in an object", False, _FIX_INPUT),
-    "DUPLICATE_ID": Problem("An id is repeated", False, _FIX_INPUT),
-    "UNJUDGED_DOCUMENT": Problem(
-        "A ranked document has no judgment",
-        False,
-        'Judge the document, or say "unjudged": "nonrelevant" if that is meant; nothing was charged.',
-    ),
-    "DOCUMENT_MISSING": Problem(
-        "A named document is missing",
-        False,
-        "Supply every document that documentIds names, or stop naming it; nothing was charged.",
-    ),
-    "ACCESS_REVOKED": Problem(
-        "Access to a named document is revoked",
-        False,
-        "Stop naming the document, or restore the access; nothing was searched or charged.",
-    ),
-    "CORPUS_CHANGED": Problem(
-        "The corpus is not the pinned one",
-        False,
-        "Supply the pinned texts and dates. If the change is meant, send the pin as null: the answer states the new "
-        "one. Figures over the two corpora are not comparable; nothing was charged.",
-    ),
-    "REFERENCE_VERSION_MISMATCH": Problem(
-        "The reference is of another version",
-        False,
-        "Supply the reference of the version that the workflow names, or name the version that you mean; nothing was "
-        "charged.",
-    ),
-    "usable-labels": Problem(
-        "Usable labels are missing",
-        False,
-        "Give every query the arrays hits and usable; an empty usable says that nothing is usable, an absent one is "
-        "unknown. Nothing was charged.",
-    ),
-    "score-bounds": Problem(
-        "There are too many queries or hits", False, "Send at most 10 queries of at most 10 hits; nothing was charged."
-    ),
-    # 429, 500, 503
-    "RATE_LIMITED": Problem(
-        "Too many requests",
-        True,
-        "Wait as long as Retry-After says, then send the identical request with the same key and credential.",
-    ),
-    "INTERNAL": Problem(
-        "The service failed",
-        False,
-        "Ask GET /v1/attempts with the key before anything else. The identical request is safe to resend; a new "
-        "payment may not be.",
-    ),
-    "OVERLOADED": Problem("The service is busy", True, "Wait as long as Retry-After says, then send the same again."),
-    "PAYMENT_UNAVAILABLE": Problem(
-        "The payment provider cannot be used at the moment",
-        True,
-        "Nothing was charged. Wait as long as Retry-After says, then send the identical request with the same key "
-        "and credential.",
-    ),
-    "STATE_UNAVAILABLE": Problem(
-        "The record of purchases cannot be used at the moment",
-        True,
-        "Wait as long as Retry-After says, then send the identical request with the same key and credential; do not "
-        "sign another credential.",
-    ),
-}
-
-
 class ServiceError(Exception):
     """A refusal that leaves the service as an RFC 9457 problem.
 
     Args:
-        code: A code of the class's row; its title and next step stand in `PROBLEMS`.
+        code: A code of the class's row; its title and next step stand in problems.py.
         detail: One sentence about this occurrence, without ids, bodies or credentials.
         pointer: RFC 6901 pointer into the input.
         violations: The broken places of the input, every one of a small input, at most 20.
-        cause: A short word that tells apart what one code has in common.
+        cause: A short word that tells apart what one code has in common, and what to do then.
         retry_after: Seconds, when waiting helps.
         headers: More response headers, a challenge's above all.
         members: More members of the problem; they win over the common ones.
@@ -240,9 +70,14 @@ class ServiceError(Exception):
         self.headers = dict(headers or {})
         self.members = dict(members or {})
 
-    def problem(self, request_id: str) -> dict[str, object]:
-        """Return the members of the problem document, in the published order."""
-        row = PROBLEMS[self.code]
+    def problem(self, request_id: str, *, paid: bool = True) -> dict[str, object]:
+        """Return the members of the problem document, in the published order.
+
+        Args:
+            request_id: The id under which the request is answered and logged.
+            paid: Whether it was sent to a paid route: a free one speaks neither of keys nor of charging.
+        """
+        row = problem_of(self.code, self.cause)
         document: dict[str, object] = {
             "type": f"/reference/errors.md#{self.code}",
             "title": row.title,
@@ -259,7 +94,7 @@ class ServiceError(Exception):
         return document | {
             "retryable": row.retryable,
             "retryAfter": self.retry_after,
-            "nextStep": row.next_step,
+            "nextStep": row.next_step if paid else row.advice,
             "requestId": request_id,
             **self.members,
         }
@@ -292,7 +127,7 @@ class NotFound(ServiceError):
     """No such route, or no such attempt."""
 
     status = 404
-    codes = ("NOT_FOUND",)
+    codes = ("NOT_FOUND", "ATTEMPT_UNKNOWN")
 
 
 class MethodNotAllowed(ServiceError):
@@ -317,7 +152,7 @@ class AttemptConflict(ServiceError):
 
 
 class PaymentUncertain(AttemptConflict):
-    """Nobody knows whether the money moved; an operator decides."""
+    """The money may have moved, and nobody knows; an operator decides."""
 
     codes = ("PAYMENT_UNCERTAIN",)
 
@@ -376,6 +211,16 @@ def error_classes() -> Iterator[type[ServiceError]]:
 _CLASS_OF_CODE: Final = {code: found for found in error_classes() for code in found.codes}
 
 
+ANSWER_KEY_CODES: Final = (ErrorCode.USABLE_LABELS, ErrorCode.SCORE_BOUNDS)
+"""The codes for which the answer key of first-usable-rank has a form of its own: the member `error`."""
+
+
 def refusal(error: OperationError) -> ServiceError:
     """Return the service's refusal of an input that an operation refused."""
-    return _CLASS_OF_CODE[error.code](error.code, error.detail, pointer=error.pointer, violations=error.violations)
+    return _CLASS_OF_CODE[error.code](
+        error.code,
+        error.detail,
+        pointer=error.pointer,
+        violations=error.violations,
+        members={"error": error.code.value} if error.code in ANSWER_KEY_CODES else None,
+    )

@@ -9,7 +9,8 @@ from typing import Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import Wires, path_of, price, price_usd, with_price
-from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.errors import error_classes
+from ranking_evaluate.contract.problems import rows_of
 from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.wire import Client, shipped
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -55,9 +56,10 @@ def render(wires: Wires, here: Iterable[str] = _ELSEWHERE) -> str:
         clients=_in_words(len(sources)),
         guides="\n\n".join(guides),
         errors=_list(
-            f"{found.status} {code}: {PROBLEMS[code].next_step}"
+            f"{found.status} {code}{f', cause {cause}' if cause else ''}: {problem.next_step}"
             for found in sorted(error_classes(), key=lambda one: one.status)
             for code in found.codes
+            for cause, problem in rows_of(code)
         ),
     )
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.contract.document import Wires, example_response, path_of, price
-from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.errors import ANSWER_KEY_CODES, error_classes
 from ranking_evaluate.contract.idempotency import KEY_PATTERN
+from ranking_evaluate.contract.problems import PROBLEMS, rows_of
 from ranking_evaluate.contract.replay import REPLAY_HOURS
 from ranking_evaluate.contract.schema import DIALECT, Schema, answer_schema, input_schema
 from ranking_evaluate.contract.wire import Wire
@@ -19,6 +20,21 @@ from ranking_evaluate.release import VERSION
 PaymentInfo = Mapping[str, Any]
 
 _TEXT: Final[Schema] = {"type": "string"}
+
+_PAYMENT: Final[Schema] = {
+    "payment": {
+        "type": "array",
+        "minItems": 1,
+        "items": {
+            "type": "object",
+            "properties": dict.fromkeys(("protocol", "amount", "asset", "network", "recipient"), _TEXT),
+            "required": ["protocol", "amount", "asset", "network", "recipient"],
+            "additionalProperties": False,
+        },
+    },
+    "documentation": {"type": "string", "format": "uri"},
+}
+"""What every 402 says beside its challenge, whatever the protocol."""
 
 
 def render(
@@ -109,15 +125,25 @@ def problem_schema(status: int | None = None) -> Schema:
             "cause": _TEXT,
             "retryable": {"type": "boolean"},
             "retryAfter": {"type": ["integer", "null"], "minimum": 0},
-            "nextStep": {"enum": sorted({PROBLEMS[code].next_step for code in codes})},
+            "nextStep": {"enum": sorted({step for code in codes for step in _next_steps(code)})},
             "requestId": _TEXT,
+            **({"error": {"enum": answer_key}} if (answer_key := sorted(set(codes) & set(ANSWER_KEY_CODES))) else {}),
+            **(_PAYMENT if status == 402 else {}),
         },
         "required": [
             *("type", "title", "status", "detail", "code"),
             *("retryable", "retryAfter", "nextStep", "requestId"),
+            *(_PAYMENT if status == 402 else ()),
         ],
     }
     return schema if status in (None, 402) else {**schema, "additionalProperties": False}
+
+
+def _next_steps(code: str) -> Iterator[str]:
+    """Yield whatever `nextStep` says of a code, for each cause and on paid and free routes."""
+    for _, problem in rows_of(code):
+        yield problem.advice
+        yield problem.next_step
 
 
 def _codes(status: int | None) -> list[str]:

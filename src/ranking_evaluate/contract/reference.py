@@ -18,7 +18,8 @@ from ranking_evaluate.contract.document import (
     price,
     service_document,
 )
-from ranking_evaluate.contract.errors import PROBLEMS, error_classes
+from ranking_evaluate.contract.errors import error_classes
+from ranking_evaluate.contract.problems import PROBLEMS, Problem, rows_of
 from ranking_evaluate.contract.schema import Schema, input_schema
 from ranking_evaluate.operations.operation import GENERAL_ERROR_CODES, Operation
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -118,7 +119,8 @@ def _errors() -> str:
         (
             "Every refusal is an RFC 9457 problem (application/problem+json); its `type` points here, its `code` is "
             "the heading. `retryable` says whether the identical request may succeed later; it never speaks of a new "
-            "payment."
+            "payment. The last lines of each are its `nextStep`, written for an agent that does exactly that; on free "
+            "routes the sentences about keys and charging are left out. Some codes mean something else for one `cause`."
         ),
     ]
     seen: set[int] = set()
@@ -127,11 +129,16 @@ def _errors() -> str:
             seen.add(found.status)
             parts.append(f"## {found.status}")
         for code in found.codes:
-            problem = PROBLEMS[code]
-            retry = "The identical request may succeed later." if problem.retryable else "Not retryable as it is."
             # An anchor of its own, since renderers lower the case of those they make.
-            parts.append(f'<a id="{code}"></a>\n\n### {code}\n\n{problem.title}. {retry}\n\n{problem.next_step}')
+            parts.append(f'<a id="{code}"></a>\n\n### {code}')
+            for cause, problem in rows_of(code):
+                parts += [*([f"With cause `{cause}`:"] if cause else []), _words(problem)]
     return _page(*parts)
+
+
+def _words(problem: Problem) -> str:
+    retry = "The identical request may succeed later." if problem.retryable else "Not retryable as it is."
+    return f"{problem.title}. {retry}\n\n{problem.next_step}"
 
 
 def _tool(operation: Operation[Any], wires: Wires) -> str:
@@ -159,6 +166,8 @@ def _tool(operation: Operation[Any], wires: Wires) -> str:
         "## Limits",
         _table("| limit | value |", [f"| {name} | {value:,} |" for name, value in operation.limits.items()]),
     ]
+    if operation.counts:
+        parts.append(_list(f"{name} counts {words}." for name, words in operation.counts.items()))
     if conventions:
         parts += ["## Conventions", _list(conventions)]
     if operation.notes:
@@ -168,6 +177,8 @@ def _tool(operation: Operation[Any], wires: Wires) -> str:
     parts += [
         "## Errors",
         _declared(operation),
+        "## Related",
+        _list(_related(operation)),
         "## Example",
         "Input:",
         _code(operation.example_input),
@@ -185,6 +196,12 @@ def _declared(operation: Operation[Any]) -> str:
     if silent:
         lines.append(f"Declared, and not raised by this operation: {', '.join(silent)}.")
     return _list(lines)
+
+
+def _related(operation: Operation[Any]) -> Iterator[str]:
+    sold = {one.id for one in OPERATIONS}
+    for name in operation.related:
+        yield f"[{name}](/reference/tools/{name}.md)" if name in sold else f"{name}: another service, not sold here"
 
 
 def _members(path: str, schema: Schema) -> Iterator[str]:

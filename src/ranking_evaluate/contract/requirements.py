@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
 
 from pydantic import Field, TypeAdapter, with_config
@@ -79,9 +79,14 @@ class Declaration(TypedDict):
     notice: str
 
 
-def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue], wires: Wires) -> Comparison:
+def compare(
+    operation: Operation[Any],
+    requirements: Mapping[str, JsonValue],
+    wires: Wires,
+    taken: Collection[str] | None = None,
+) -> Comparison:
     """Return each requirement with what is declared and how they compare, and whether all of them are met."""
-    declared = facts(operation, wires)
+    declared = facts(operation, wires, taken)
     compared = {
         fact: Compared(
             required=required, declared=declared.get(fact), status=_status(fact, required, declared.get(fact))
@@ -96,10 +101,12 @@ def compare(operation: Operation[Any], requirements: Mapping[str, JsonValue], wi
     }
 
 
-def declaration(wires: Wires) -> Declaration:
-    """Return the declared facts of every operation."""
+def declaration(wires: Wires, taken: Collection[str] | None = None) -> Declaration:
+    """Return the declared facts of every operation; `taken` are the protocols that a running service takes."""
     return {
-        "operations": [{"operation": operation.id, "facts": facts(operation, wires)} for operation in OPERATIONS],
+        "operations": [
+            {"operation": operation.id, "facts": facts(operation, wires, taken)} for operation in OPERATIONS
+        ],
         "notice": NOTICE,
     }
 

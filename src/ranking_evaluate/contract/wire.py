@@ -39,6 +39,8 @@ class Wire:
         receipt_header: The header of an answer that says what the payment came to.
         client_headers: Request headers that its clients add by themselves, so that pages must be allowed to send them.
         scheme: The authorization scheme of its credentials, where the credential header is shared with other uses.
+        outdated_header: The request header in which older clients pay, if there is one; it pays nothing here.
+        outdated_words: What is said to such a client, a sentence.
         leading_facts: What the published payment workflow says of it, before the names of the headers.
         facts: The same, after them: version or method, scheme, and the official SDK.
         guide: How to pay, as llms.txt says it, without headings: a template with the sources of the clients,
@@ -53,6 +55,8 @@ class Wire:
     receipt_header: str
     client_headers: tuple[str, ...] = ()
     scheme: str | None = None
+    outdated_header: str | None = None
+    outdated_words: str = ""
     leading_facts: Facts = ()
     facts: Facts = ()
     guide: str = field(default="", repr=False)

@@ -9,20 +9,29 @@ from pydantic import with_config
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.shown import Shown, shown
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
-from ranking_evaluate.contract.errors import PROBLEMS, RETRY_AFTER, NotFound, Unavailable
+from ranking_evaluate.contract.errors import RETRY_AFTER, NotFound, Unavailable
+from ranking_evaluate.contract.problems import PROBLEMS
 from ranking_evaluate.operations.fields import STRICT
 
-NEXT_STEP: Final = {
-    State.RESERVED: PROBLEMS["PAYMENT_IN_PROGRESS"].next_step,
-    State.SETTLING: PROBLEMS["PAYMENT_IN_PROGRESS"].next_step,
-    State.UNCERTAIN: PROBLEMS["PAYMENT_UNCERTAIN"].next_step,
-    State.SETTLED: "Paid. Send the identical body, key and credential to fetch the answer until expiresAt.",
-    State.FAILED: "Nothing was charged. To buy, answer a new challenge under this key, or use a new one.",
-    State.RELEASED: "An operator found that nothing was charged. To buy, answer a new challenge under this key.",
-}
-EXPIRED: Final = (
-    "Paid, and the replay window is over: the answer is no longer delivered. A new purchase needs a new key."
+_UNDER_WAY: Final = (
+    "The payment is being settled. Send the identical request again in a few seconds, for ten minutes at most. Do not "
+    "sign another credential."
 )
+_OPEN_AGAIN: Final = (
+    "A new challenge may be answered under this key, or under a fresh one where this key is refused with a conflict."
+)
+NEXT_STEP: Final = {
+    State.RESERVED: _UNDER_WAY,
+    State.SETTLING: _UNDER_WAY,
+    State.UNCERTAIN: PROBLEMS["PAYMENT_UNCERTAIN"].next_step,
+    State.SETTLED: (
+        "Paid: do not pay again. Send the identical body, key and credential to fetch the answer until expiresAt; "
+        "without that credential it is lost."
+    ),
+    State.FAILED: f"Nothing was charged. {_OPEN_AGAIN}",
+    State.RELEASED: f"An operator found that nothing was charged. {_OPEN_AGAIN}",
+}
+EXPIRED: Final = "Paid, and the replay window is over. Stop: the answer is no longer delivered."
 
 
 @with_config(STRICT)
@@ -53,7 +62,7 @@ async def standing(key: str, store: AttemptStore) -> Standing:
         nothing: Any = dict.fromkeys(Standing.__annotations__)
         known: Standing = nothing if settled is None else _standing(settled, seen.now)
         return {**known, "state": State.SETTLED, "nextStep": EXPIRED}
-    raise NotFound("NOT_FOUND", "No purchase is recorded under this key.")
+    raise NotFound("ATTEMPT_UNKNOWN", "No purchase is recorded under this key.")
 
 
 def _standing(attempt: Attempt, now: float) -> Standing:

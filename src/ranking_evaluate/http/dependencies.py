@@ -85,6 +85,11 @@ class Parts:
         return InFlight(self.max_in_flight)
 
     @cached_property
+    def taken(self) -> frozenset[str]:
+        """The names of the configured protocols."""
+        return frozenset(protocol.wire.name for protocol in self.protocols)
+
+    @cached_property
     def store_health(self) -> StoreHealth:
         """Whether the store can be used, for all who ask."""
         return StoreHealth(self.store)

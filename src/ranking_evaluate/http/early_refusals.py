@@ -40,7 +40,7 @@ class EarlyRefusals:
         record.status, record.code = error.status, error.code
         if begun is None:
             telemetry.log_request(record)
-        response = refuse(error, record.request_id)
+        response = refuse(error, record.request_id, paid=bool(record.protocol))
         headers = [line for line in response.raw_headers if line[0] != b"content-length"]
         headers += [(b"x-request-id", record.request_id.encode()), *self._common]
         # The Origin of a head that was not read to its end is not known.

@@ -21,7 +21,7 @@ def answer_refusal(request: Request, error: ServiceError) -> Response:
     """Return the problem document of a refusal, and put its code into the log line."""
     told: telemetry.Request = request.state.told
     told.code = error.code
-    return refuse(error, told.request_id)
+    return refuse(error, told.request_id, paid=bool(told.protocol))
 
 
 def answer_bug(request: Request, error: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 from fastapi import Response
@@ -16,9 +17,9 @@ from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation, check
 
 
-def declare(wires: Wires) -> Declaration:
-    """Return the declared facts of every operation."""
-    return declaration(wires)
+def declare(wires: Wires, taken: Collection[str]) -> Declaration:
+    """Return the declared facts of every operation; `taken` names the protocols that this service takes."""
+    return declaration(wires, taken)
 
 
 def find_operation(operation_id: str) -> Operation[Any]:
@@ -29,14 +30,14 @@ def find_operation(operation_id: str) -> Operation[Any]:
         raise NotFound("NOT_FOUND", "No operation has the id that validate names.") from error
 
 
-def compare_requirements(body: bytes, wires: Wires) -> Comparison | list[Comparison]:
+def compare_requirements(body: bytes, wires: Wires, taken: Collection[str]) -> Comparison | list[Comparison]:
     """Return how the requirements in a body compare with the facts of one operation, or of each if it names none."""
     try:
         question = _read_question(body)
         operations = _asked_about(question)
     except OperationError as error:
         raise refusal(error) from error
-    compared = [compare(operation, question["requirements"], wires) for operation in operations]
+    compared = [compare(operation, question["requirements"], wires, taken) for operation in operations]
     return compared[0] if "operation" in question else compared
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
-from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, PaymentRequired, Unavailable
+from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, Unavailable
 from ranking_evaluate.contract.wire import Wire
-from ranking_evaluate.operations.operation import Operation
-from ranking_evaluate.order import offer_of
-from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
+from ranking_evaluate.http.dependencies import Sold
+from ranking_evaluate.order import offer_of, unconfigured
+from ranking_evaluate.payments.required import payment_required
 
 
-async def quote(
-    headers: Mapping[str, str],
-    wires: tuple[Wire, ...],
-    protocol: PaymentProtocol | None,
-    operation: Operation[Any],
-    url: str,
-) -> NoReturn:
+async def quote(headers: Mapping[str, str], wires: tuple[Wire, ...], sold: Sold, url: str) -> NoReturn:
     """Raise the challenge for the published example under the published key, of which no credential is ever taken.
 
     Raises:
@@ -33,16 +27,18 @@ async def quote(
             "Payments are taken with POST alone; this one was not used.",
             headers={"allow": "POST"},
         )
-    ready = NOT_CONFIGURED if protocol is None else protocol.ready()
-    if protocol is None or not ready.ready:
+    if sold.protocol is None:
+        raise unconfigured(sold.wire)
+    ready = sold.protocol.ready()
+    if not ready.ready:
         raise Unavailable(
             "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
         )
-    offer = offer_of(operation, url=url, key=DISCOVERY_KEY, body=example_body(operation), for_discovery=True)
-    challenge = await protocol.challenge(offer)
-    raise PaymentRequired(
+    offer = offer_of(sold.operation, url=url, key=DISCOVERY_KEY, body=example_body(sold.operation), for_discovery=True)
+    raise await payment_required(
+        sold.protocol,
+        offer,
         "PAYMENT_REQUIRED",
         "These are the terms of a POST to this path, with a JSON body and an Idempotency-Key of your own.",
-        headers=challenge.headers,
-        members=challenge.members,
+        cause="terms",
     )

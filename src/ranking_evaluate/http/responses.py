@@ -54,13 +54,16 @@ def deliver(delivery: Delivery) -> Response:
     return Response(delivery.body, headers=headers, media_type="application/json")
 
 
-def refuse(error: ServiceError, request_id: str) -> Response:
-    """Return the RFC 9457 problem of a refusal."""
+def refuse(error: ServiceError, request_id: str, *, paid: bool) -> Response:
+    """Return the RFC 9457 problem of a refusal; `paid` says whether a paid route refused."""
     headers = dict(error.headers)
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     if isinstance(error, PaymentRequired):
         headers["cache-control"] = "no-store"
     return Response(
-        orjson.dumps(error.problem(request_id)), error.status, headers=headers, media_type="application/problem+json"
+        orjson.dumps(error.problem(request_id, paid=paid)),
+        error.status,
+        headers=headers,
+        media_type="application/problem+json",
     )

@@ -58,7 +58,7 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
         with await admission(request, parts):
             headers = read_headers(request, singletons)
             if await is_probe(request, headers, parts.wires):
-                await quote(headers, parts.wires, sold.protocol, sold.operation, url)
+                await quote(headers, parts.wires, sold, url)
             check_media(headers)
             key = read_key(headers)
             request.state.told.key_prefix = telemetry.key_prefix(key)
@@ -83,7 +83,7 @@ def _terms(parts: Parts, path: str, sold: Sold) -> Handler:
     @guarded
     async def terms(request: Request) -> Response:
         with await admission(request, parts):
-            await quote(read_headers(request, singletons), parts.wires, sold.protocol, sold.operation, url)
+            await quote(read_headers(request, singletons), parts.wires, sold, url)
 
     return terms
 
@@ -137,7 +137,7 @@ async def attempt(key: Key, parts: PartsOf) -> Standing:
 )
 async def declared_facts(parts: PartsOf) -> Declaration:
     """What is declared of each operation, by the names that requirements use."""
-    return preflight.declare(parts.wires)
+    return preflight.declare(parts.wires, parts.taken)
 
 
 @router.post(
@@ -183,7 +183,7 @@ async def ask(
     """Compare the requirements in the body, or check the input in it."""
     check_media(headers)
     if validate is None:
-        return preflight.compare_requirements(await read_body(request, headers), parts.wires)
+        return preflight.compare_requirements(await read_body(request, headers), parts.wires, parts.taken)
     operation = preflight.find_operation(validate)
     return preflight.validate(operation, await read_body(request, headers))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -90,6 +90,7 @@ class Operation(Generic[Input]):
         capabilities: What it offers, in a few words each.
         related: Ids of operations of the same family.
         limits: Every limit under its name on the wire; start from `GENERAL_LIMITS`.
+        counts: What a limit counts, where its name does not say it, in half a sentence for the tool page.
         error_codes: The codes that the contract declares; start from `GENERAL_ERROR_CODES`.
         notes: What else the tool page says, a paragraph each.
         precheck: Looks at the input object before the schema does, for codes that the schema would hide.
@@ -111,6 +112,7 @@ class Operation(Generic[Input]):
     related: tuple[str, ...]
     limits: Mapping[str, int]
     error_codes: tuple[str, ...]
+    counts: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     short_input: Mapping[str, JsonValue] | None = None
     precheck: Callable[[Mapping[str, JsonValue]], None] | None = None

@@ -243,6 +243,13 @@ OPERATION: Final = Operation(
         "judgmentsPerQuery": JUDGMENTS,
         "maximumK": metrics.MAXIMUM_K,
     },
+    counts={
+        "evidence": (
+            "the rows of evidence for a query, at most 100 ranked judgments and 100 missed relevant ids, none left out"
+        ),
+        "keyWorkBytes": "the bytes of keys to compare, which no input within the other limits exceeds",
+        "matchingSteps": "the steps of matching ids, which no input within the other limits exceeds",
+    },
     error_codes=(
         "INPUT_LIMIT",
         "OUTPUT_LIMIT",

@@ -70,10 +70,14 @@ _WORDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a facilitator; `document` is None when it is not a JSON object without duplicate members."""
+    """One answer of a facilitator.
+
+    `document` is None when it is not a JSON object without duplicate members; `retry_after` is in seconds.
+    """
 
     status: int
     document: dict[str, Any] | None
+    retry_after: int | None = None
 
 
 class FacilitatorError(Exception):
@@ -170,12 +174,12 @@ class Facilitator:
 async def _exchange(
     client: ProviderClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
 ) -> Answer:
-    status, received = await client.call(method, url, body, signature)
+    answer = await client.call(method, url, body, signature)
     try:
-        document = intake.read(received)
+        document = intake.read(answer.body)
     except OperationError:
         document = None
-    return Answer(status, document if isinstance(document, dict) else None)
+    return Answer(answer.status, document if isinstance(document, dict) else None, answer.retry_after)
 
 
 def classify_verification(answer: Answer, *, payer: str) -> Verification:
@@ -183,12 +187,14 @@ def classify_verification(answer: Answer, *, payer: str) -> Verification:
     document = answer.document or {}
     said = document.get("isValid")
     if answer.status >= 500 or not isinstance(said, bool) or 300 <= answer.status < 400:
-        return Unreachable(f"the facilitator's /verify answered with status {answer.status} and no verdict")
+        code = code_of(document.get("invalidReason")) or code_of(document.get("errorType"))
+        words = f"the facilitator's /verify answered with status {answer.status} and no verdict"
+        return Unreachable(f"{words}, saying {code}" if code else words, code, answer.retry_after)
     if not said:
         reason = document.get("invalidReason")
         if isinstance(reason, str) and "nonce" in reason and "used" in reason:
             return Spent("the facilitator says that the authorization was used already", code_of(reason))
-        return Rejected(in_words(reason))
+        return Rejected(in_words(reason), code_of(reason))
     if answer.status != 200 or not _same_address(document.get("payer"), payer):
         return Unreachable("the facilitator's /verify vouches for another payer or with another status")
     return Verified()
@@ -205,7 +211,8 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
         return Uncertain(f"the facilitator answered status {answer.status} without a usable document")
     success, transaction = document.get("success"), document.get("transaction")
     reason = document.get("errorReason")
-    code, reported = code_of(reason), _reported(transaction)
+    # A gateway before the facilitator, such as CDP's, says errorType instead.
+    code, reported = code_of(reason) or code_of(document.get("errorType")), _reported(transaction)
     if success is True and answer.status == 200:
         if not (isinstance(transaction, str) and TRANSACTION.fullmatch(transaction)):
             return Uncertain("the facilitator reports success without a transaction", code, reported)

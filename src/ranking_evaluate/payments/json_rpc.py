@@ -13,7 +13,16 @@ MAX_ANSWER_BYTES: Final = 1_048_576
 
 
 class NodeError(Exception):
-    """The node gave no usable answer."""
+    """The node gave no usable answer.
+
+    Args:
+        text: A sentence without its full stop.
+        retry_after: The seconds that the node asks to wait.
+    """
+
+    def __init__(self, text: str, retry_after: int | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class NodeRefusal(NodeError):
@@ -56,8 +65,8 @@ class JsonRpc:
         """
         call = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         try:
-            status, body = await self._client.call("POST", self._url, json.dumps(call).encode())
-            answer = read(body) if 200 <= status < 300 else None
+            answered = await self._client.call("POST", self._url, json.dumps(call).encode())
+            answer = read(answered.body) if 200 <= answered.status < 300 else None
         except TooLarge as error:
             raise NodeError(f"{error}, asked for {method}") from error
         except ProviderError as error:
@@ -65,7 +74,8 @@ class JsonRpc:
         except ValueError as error:
             raise NodeError(f"the node's answer to {method} is not JSON: {error}") from error
         if not isinstance(answer, dict):
-            raise NodeError(f"the node's answer to {method} is not JSON-RPC (status {status})")
+            text = f"the node's answer to {method} is not JSON-RPC (status {answered.status})"
+            raise NodeError(text, answered.retry_after)
         refusal = answer.get("error")
         if isinstance(refusal, dict) and isinstance(refusal.get("code"), int):
             raise NodeRefusal(refusal["code"], str(refusal.get("message", "")))

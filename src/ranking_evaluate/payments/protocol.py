@@ -122,9 +122,10 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The credential would not pay."""
+    """The credential would not pay; `code` is the provider's own word for it."""
 
     reason: str
+    code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +138,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The provider gave no usable answer; nothing was submitted."""
+    """The provider gave no usable answer; nothing was submitted.
+
+    `code` is the provider's own word for it, `retry_after` the seconds that it asks to wait.
+    """
 
     reason: str
+    code: str | None = None
+    retry_after: int | None = None
 
 
 Verification = Verified | Rejected | Spent | Unreachable
@@ -246,6 +252,9 @@ class PaymentProtocol(Protocol):
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our own current terms, or None when it does."""
+
+    def remark(self, reason: str, now: float) -> str | None:
+        """Return a sentence that helps to mend what was refused for this reason, such as the time by our clock."""
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Ask the provider whether the credential would pay."""

@@ -6,7 +6,10 @@ It is aiohttp's: docs/decisions/own-facilitator-client.md gives the figures.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -24,6 +27,10 @@ MAX_HEADER_BYTES: Final = 65_536
 
 NOT_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, UnicodeError)
 """What aiohttp raises while it has no connection, the last one for a host that no name service can look up."""
+
+
+LONGEST_RETRY_AFTER: Final = 3_600
+"""Seconds beyond which a provider's Retry-After is cut off: it is passed on, and nobody waits for a day."""
 
 
 class ProviderError(Exception):
@@ -57,10 +64,11 @@ class TooLarge(ProviderError):
 
 
 class Answer(NamedTuple):
-    """A provider's answer, whole and within the bound."""
+    """A provider's answer, whole and within the bound; `retry_after` is in seconds."""
 
     status: int
     body: bytes
+    retry_after: int | None = None
 
 
 class ProviderClient:
@@ -128,7 +136,7 @@ class ProviderClient:
                 received += chunk
                 if len(received) > self._max_bytes:
                     raise TooLarge(f"{self._provider}'s answer is over {self._max_bytes // 1024} KiB")
-        return Answer(response.status, bytes(received))
+        return Answer(response.status, bytes(received), retry_after(response.headers.get("retry-after", "")))
 
     def _open(self) -> aiohttp.ClientSession:
         # Made at the first call: it needs a running loop.
@@ -150,3 +158,15 @@ class ProviderClient:
 
     def _unreached(self, kind: type[ProviderError], error: Exception) -> ProviderError:
         return kind(f"{self._provider} could not be reached", type(error).__name__)
+
+
+def retry_after(header: str) -> int | None:
+    """Return the seconds that a Retry-After header names, as a number or a date; None where it can be neither."""
+    if header.isascii() and header.isdigit():
+        # Python reads no number of thousands of digits.
+        return min(int(header[:9]), LONGEST_RETRY_AFTER)
+    try:
+        seconds = (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds()
+    except (TypeError, ValueError):
+        return None
+    return max(0, min(math.ceil(seconds), LONGEST_RETRY_AFTER))

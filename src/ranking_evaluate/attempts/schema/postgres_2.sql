@@ -4,7 +4,8 @@ ALTER TABLE attempts
     ADD COLUMN "recipient" TEXT CHECK (length("recipient") <= 256),       -- who is paid; null in rows of schema 1
     ADD COLUMN "reason_code" TEXT CHECK (length("reason_code") <= 128),   -- the provider's own word
     ADD COLUMN "reported_transaction" TEXT CHECK (length("reported_transaction") <= 128), -- named without proof, never evidence
-    ADD COLUMN "answer_sha256" TEXT CHECK (length("answer_sha256") = 64); -- of the whole answer; null in rows of schema 1
+    ADD COLUMN "answer_sha256" TEXT CHECK (length("answer_sha256") = 64), -- of the whole answer; null in rows of schema 1
+    ADD COLUMN "schema_sha256" TEXT CHECK (length("schema_sha256") = 64); -- what the result means; null in rows of schema 1
 
 -- The operator's books: one row for each payment received, written with the move to settled. Rows are never deleted,
 -- and nothing in them changes but the refund, once. No key, only its SHA-256.

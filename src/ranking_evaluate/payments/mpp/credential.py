@@ -18,6 +18,7 @@ from ranking_evaluate.contract.wire import MAX_SHARED_HEADER
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.core.instants import written
 from ranking_evaluate.payments.config import MppConfig
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction, read_transaction
 from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
@@ -208,6 +209,12 @@ def check(
     return _check_challenge(content.challenge, config, offer, now) or _check_transaction(
         transaction, content.challenge, config, now, seconds_left
     )
+
+
+def clock(reason: str, now: float) -> str | None:
+    """Return the time by our clock for a reason that is about the credential's times, since the payer's may be off."""
+    of_its_times = reason.startswith("payment-expired") or reason.endswith("not valid yet")
+    return f"It is {written(now)} here, and a clock may be wrong." if of_its_times else None
 
 
 def secret_of(challenge: mpp.Challenge, config: MppConfig) -> str | None:

@@ -171,6 +171,10 @@ class MppProtocol:
         """Return why the credential does not meet our terms; the reason begins with its problem type."""
         return credentials.check(credentials.content_of(credential), self._config, offer, now)
 
+    def remark(self, reason: str, now: float) -> str | None:
+        """Return the time by our clock for a credential that was refused for its own times."""
+        return credentials.clock(reason, now)
+
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Validate the credential and try its transaction on the node; nothing is consumed."""
         content = credentials.content_of(credential)
@@ -190,8 +194,10 @@ class MppProtocol:
             return Unreachable("the payment cannot be checked at the moment")
         except PaymentError as error:
             return Rejected(reason_of(error))
-        except (NodeError, TimeoutError) as error:
-            return Unreachable(str(error) or "the node does not answer in time")
+        except NodeError as error:
+            return Unreachable(str(error), retry_after=error.retry_after)
+        except TimeoutError:
+            return Unreachable("the node does not answer in time")
 
     async def _try(self, transaction: SignedTransaction, offer: Offer) -> Verification:
         """Let the node execute the transaction without keeping it, so that a poor wallet is a definite refusal."""

@@ -48,7 +48,7 @@ class NodeTransport(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("it is too late to send a transaction")
         self._sends += is_send
         try:
-            status, content = await self._call(body)
+            answer = await self._call(body)
         except NotConnected as error:
             self._sends -= is_send
             raise httpx.ConnectError(str(error)) from error
@@ -57,13 +57,13 @@ class NodeTransport(httpx.AsyncBaseTransport):
         except ProviderError as error:
             raise httpx.RemoteProtocolError(str(error)) from error
         try:
-            read(content)
+            read(answer.body)
         except DuplicateMember as error:
             raise httpx.RemoteProtocolError(f"in the node's answer {error}") from error
         except ValueError:
             # What is no JSON the SDK finds out by itself, after the status.
             pass
-        return httpx.Response(status, content=content)
+        return httpx.Response(answer.status, content=answer.body)
 
     async def _call(self, body: bytes) -> Answer:
         """Make one call; where a deadline of the SDK's passes, what has arrived is read all the same."""

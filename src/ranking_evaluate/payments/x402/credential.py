@@ -23,6 +23,7 @@ from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.core import canonical, intake
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.core.instants import written
 from ranking_evaluate.payments.config import X402Config
 from ranking_evaluate.payments.protocol import Credential, PaymentFacts
 
@@ -31,6 +32,12 @@ MIN_SECONDS_LEFT: Final = 10
 
 MAX_SECONDS_BEYOND: Final = 60
 """How far past maxTimeoutSeconds an authorization may reach: a client's clock may be ahead of ours."""
+
+MAX_SECONDS_EARLY: Final = 30
+"""How far ahead of our clock an authorization may begin: by the time that it is settled, the chain may take it."""
+
+_OF_ITS_TIMES: Final = re.compile("not valid yet|expired|valid for longer|valid_after|valid_before")
+"""What our own reasons, and the codes of facilitators, say of an authorization that is refused for its times."""
 
 _PAYLOAD_MEMBERS: Final = frozenset({"authorization", "signature"})
 _AUTHORIZATION_MEMBERS: Final = frozenset({"from", "to", "value", "validAfter", "validBefore", "nonce"})
@@ -127,13 +134,24 @@ def objection(content: Content, required: PaymentRequirements | None, config: X4
         return "the authorization pays somebody else"
     if not _DECIMAL.fullmatch(not_before) or not _DECIMAL.fullmatch(not_after):
         return "its validity window is not written in decimal seconds"
-    if int(not_before) > now:
+    if int(not_before) > now + MAX_SECONDS_EARLY:
         return "the authorization is not valid yet"
     if int(not_after) < now + MIN_SECONDS_LEFT:
         return "the authorization has expired or is about to"
     if int(not_after) > now + config.max_timeout + MAX_SECONDS_BEYOND:
         return "the authorization is valid for longer than maxTimeoutSeconds allows"
     return None
+
+
+def clock(reason: str, max_timeout: int, now: float) -> str | None:
+    """Return the time by our clock, and how wrong the payer's may be, for a reason that is about the times signed."""
+    if not _OF_ITS_TIMES.search(reason):
+        return None
+    behind = max_timeout - MIN_SECONDS_LEFT
+    return (
+        f"It is {written(now)} here, and a clock may be wrong: one that is up to {behind} s behind or "
+        f"{MAX_SECONDS_BEYOND} s ahead is taken."
+    )
 
 
 def _decode(header: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from ranking_evaluate.payments.protocol import (
     Verification,
 )
 from ranking_evaluate.payments.x402.challenge import Challenges
-from ranking_evaluate.payments.x402.credential import content_of, objection, read_credential
+from ranking_evaluate.payments.x402.credential import clock, content_of, objection, read_credential
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
 
 
@@ -139,6 +139,10 @@ class X402Protocol:
         """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
         required = None if self._server is None else self._required(self._server, offer.amount)
         return objection(content_of(credential), required, self._config, now)
+
+    def remark(self, reason: str, now: float) -> str | None:
+        """Return the time by our clock for a credential that was refused for its own times."""
+        return clock(reason, self._config.max_timeout, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Ask the facilitator's /verify."""

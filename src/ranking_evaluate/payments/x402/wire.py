@@ -7,6 +7,7 @@ from typing import Final
 from ranking_evaluate.contract.wire import X402_VERSION, Wire, shipped, shipped_clients
 
 SCHEME: Final = "exact"
+OUTDATED_HEADER: Final = "X-PAYMENT"
 
 WIRE: Final = Wire(
     name="x402",
@@ -14,8 +15,13 @@ WIRE: Final = Wire(
     credential_header="PAYMENT-SIGNATURE",
     challenge_header="PAYMENT-REQUIRED",
     receipt_header="PAYMENT-RESPONSE",
+    outdated_header=OUTDATED_HEADER,
+    outdated_words=(
+        f"{OUTDATED_HEADER} is the header of x402 version 1; version {X402_VERSION} is taken here, which sends "
+        "PAYMENT-SIGNATURE."
+    ),
     # @x402/fetch and @x402/axios set the first one on paid requests, clients of version 1 the other.
-    client_headers=("Access-Control-Expose-Headers", "X-PAYMENT"),
+    client_headers=("Access-Control-Expose-Headers", OUTDATED_HEADER),
     facts=(
         ("version", X402_VERSION),
         ("scheme", SCHEME),
