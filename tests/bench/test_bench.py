@@ -9,7 +9,7 @@ import pytest
 from bench.timing import side_by_side
 
 from bench import __main__ as run
-from bench import free_path, growth, jobs, metrics, paid, service, store
+from bench import collections, free_path, growth, jobs, metrics, paid, service, store
 from ranking_evaluate import OperationError, evaluate
 
 
@@ -20,6 +20,14 @@ def test_what_is_compared_computes_something() -> None:
         assert candidate()
     timed = side_by_side({"a": ours_and_pytrec[0], "b": ours_and_pytrec[1]}, rounds=3, budget=0.01)
     assert timed["a"].ratio(timed["a"]) == 1.0
+
+
+def test_every_tool_measures_a_whole_collection(tmp_path: Path) -> None:
+    commands = collections.candidates(*collections.made(tmp_path, 8, 20))
+    taken = collections.in_turns(commands, rounds=1)
+
+    assert {collections.OURS, collections.IR_MEASURES, collections.PYTREC_EVAL} <= taken.keys()
+    assert all(one.seconds > 0 and one.bytes > 1_000_000 for [one] in taken.values())
 
 
 def test_hostile_bodies_are_refused_and_their_neighbours_are_not() -> None:

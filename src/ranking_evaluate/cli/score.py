@@ -16,6 +16,7 @@ from ranking_evaluate.cli.streams import problem, refuse, stop, write, write_ans
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.intake import RAW_BYTES
+from ranking_evaluate.interchange import omitted
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation
 
@@ -39,7 +40,7 @@ def score(
     Exit codes: 0 scored; 2 refused, with the reason as a JSON problem on standard error.
 
     With --lines, output line n always answers input line n: a refused input gets its problem there, also a blank line.
-    The exit code is then 2 when any line was refused.
+    The exit code is then 2 when any line was refused. The line in which `convert` tells what it omitted stays as it is.
     """
     try:
         chosen = registry.find(operation)
@@ -59,7 +60,8 @@ def _score_lines(operation: Operation[Any], file: IO[bytes]) -> None:
     with _progress(file) as advance:
         for count, (size, body) in enumerate(_bodies(file), 1):
             try:
-                output = answer(operation, body).body
+                # What `convert` omitted is no input: it is told to whoever merges.
+                output = body if omitted.read(body) is not None else answer(operation, body).body
             except OperationError as error:
                 output = orjson.dumps(problem(error))
                 refused += 1
