@@ -17,6 +17,7 @@ from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RETRY_AFTER, ServiceError
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import (
@@ -114,6 +115,7 @@ class Shop:
         return Purchases(
             self.store,
             Rates("memory://", None, payment_rate),
+            Evaluations(1, None),
             (self.protocol.wire, OtherProtocol.wire),
             verify_timeout=1.0,
             settle_timeout=1.0,
@@ -809,7 +811,7 @@ async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: p
         made = real(operation, body)
         return answering.Answer(made.body + b" ", made.input_sha256, "0" * 64)
 
-    monkeypatch.setattr("ranking_evaluate.order.answer", other)
+    monkeypatch.setattr("ranking_evaluate.evaluations.evaluations.answer", other)
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "STATE_UNAVAILABLE")
     monkeypatch.undo()

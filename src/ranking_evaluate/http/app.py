@@ -32,6 +32,7 @@ def build_app(parts: Parts) -> FastAPI:
             yield
         finally:
             await parts.purchases.drain()
+            parts.evaluations.close()
             purging.cancel()
             for protocol in parts.protocols:
                 await protocol.close()

@@ -85,6 +85,12 @@ async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
     return body
 
 
+async def hung_up(request: Request) -> None:
+    """Return when the caller of a request whose body was read waits no longer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def _too_large() -> TooLarge:
     # What is left of the body is not read, so the connection ends with this answer.
     return TooLarge("INPUT_LIMIT", f"The body is over {RAW_BYTES} bytes.", headers={"connection": "close"})

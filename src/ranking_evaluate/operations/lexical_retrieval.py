@@ -397,4 +397,5 @@ OPERATION: Final = Operation(
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=3_072,
 )

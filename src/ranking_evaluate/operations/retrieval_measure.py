@@ -169,4 +169,5 @@ OPERATION: Final = Operation(
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=6_144,
 )
