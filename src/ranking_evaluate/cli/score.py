@@ -6,21 +6,32 @@ import contextlib
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from threading import Semaphore
 from typing import IO, Annotated, Any, Final
 
 import orjson
 import typer
 
 from ranking_evaluate.cli.streams import problem, refuse, stop, write, write_answer
-from ranking_evaluate.contract.answer import answer
+from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.intake import RAW_BYTES
+from ranking_evaluate.evaluations.processes import Evaluated, Workers, cores
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation
 
 # One byte over the limit is enough for the operation to refuse a body, however long it goes on.
 _ENOUGH: Final = RAW_BYTES + 1
+
+SECONDS_ALONE: Final = 1.0
+"""How long lines are scored by this process alone: for fewer it is not worth while to start others."""
+
+LINES_AHEAD: Final = 8
+"""How many lines are read ahead for each core."""
 
 
 def score(
@@ -55,22 +66,76 @@ def score(
 
 
 def _score_lines(operation: Operation[Any], file: IO[bytes]) -> None:
-    count = refused = first_refused = 0
     with _progress(file) as advance:
-        for count, (size, body) in enumerate(_bodies(file), 1):
-            try:
-                output = answer(operation, body).body
-            except OperationError as error:
-                output = orjson.dumps(problem(error))
-                refused += 1
-                first_refused = first_refused or count
-            # Written at once, so that a program at the other end of a pipe can wait for its answer.
-            write(output + b"\n")
-            advance(size)
-    if refused:
+        written = _Written(advance)
+        lines = _bodies(file)
+        began = time.monotonic()
+        for size, body in lines:
+            written.add(size, _outcome(operation, body))
+            if time.monotonic() - began > SECONDS_ALONE:
+                _score_on_every_core(operation, lines, written)
+    if written.refused:
         stop(
-            f"Refused: {refused} of {count} inputs, the first in line {first_refused}. Each problem is in its own line."
+            f"Refused: {written.refused} of {written.count} inputs, the first in line {written.first_refused}. "
+            "Each problem is in its own line."
         )
+
+
+class _Written:
+    """Writes outcomes, a line each, and counts them."""
+
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self._advance = advance
+        self.count = self.refused = self.first_refused = 0
+
+    def add(self, size: int, outcome: Answer | OperationError) -> None:
+        """Write the outcome of the next input, which is of that size in the file."""
+        self.count += 1
+        if isinstance(outcome, OperationError):
+            self.refused += 1
+            self.first_refused = self.first_refused or self.count
+            output = orjson.dumps(problem(outcome))
+        else:
+            output = outcome.body
+        # Written at once, so that a program at the other end of a pipe can wait for its answer.
+        write(output + b"\n")
+        self._advance(size)
+
+
+def _outcome(operation: Operation[Any], body: bytes) -> Answer | OperationError:
+    try:
+        return answer(operation, body)
+    except OperationError as error:
+        return error
+
+
+def _score_on_every_core(operation: Operation[Any], lines: Iterator[tuple[int, bytes]], written: _Written) -> None:
+    """Score the lines in worker processes; this thread reads, another one writes the outcomes in their order."""
+    workers = Workers(cores())
+    coming: SimpleQueue[tuple[int, Future[Evaluated]] | None] = SimpleQueue()
+    room = Semaphore(LINES_AHEAD * cores())
+
+    def write_all() -> None:
+        try:
+            while (next_one := coming.get()) is not None:
+                size, evaluation = next_one
+                written.add(size, evaluation.result().outcome)
+                room.release()
+        finally:
+            # The reader must not wait for a writer that is gone, whose reader may be gone too.
+            room.release(sys.maxsize // 2)
+
+    with contextlib.closing(workers), ThreadPoolExecutor(1) as writer:
+        writing = writer.submit(write_all)
+        try:
+            for size, body in lines:
+                room.acquire()
+                if writing.done():
+                    break
+                coming.put((size, workers.submit(operation, body)))
+        finally:
+            coming.put(None)
+        writing.result()
 
 
 def _bodies(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:

@@ -18,6 +18,7 @@ from ranking_evaluate import telemetry
 from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.evaluations.processes import Evaluated, EvaluationBroke, WorkerLost, Workers
+from ranking_evaluate.evaluations.turns import Turns
 from ranking_evaluate.evaluations.waiting import Full, Places, Queue
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.rates import EvaluationTime
@@ -100,6 +101,7 @@ class Evaluations:
         self._unpaid = Queue[_Job](UNPAID_PLACES)
         self._paying = Queue[_Job](PAYING_PLACES)
         self._busy: set[str] = set()
+        self._turns = Turns()
         telemetry.EVALUATIONS_WAITING.set_function(self.waiting)
 
     def waiting(self) -> int:
@@ -109,6 +111,10 @@ class Evaluations:
     def worker_pids(self) -> list[int]:
         """Return the process ids of the workers."""
         return self._workers.pids()
+
+    async def turn(self, client: str) -> None:
+        """Return when a request of this client may begin: at once, unless very many are ready together."""
+        await self._turns.begin(client)
 
     def close(self) -> None:
         """End the workers; nobody may be waiting any more."""
@@ -124,6 +130,7 @@ class Evaluations:
             HungUp: Nobody waits for the answer any more.
         """
         if len(body) <= operation.inline_bytes:
+            await self._turns.begin(caller.client)
             return answer(operation, body)
         standing = await caller.standing()
         if standing is not Standing.KNOWN:

@@ -7,7 +7,6 @@ it and speaks to it.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import time
@@ -22,9 +21,6 @@ from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations import registry
 
 LENGTH_BYTES: Final = 4
-
-NICENESS: Final = 5
-"""How far the workers stand back where there are not enough cores: the process that serves everybody goes first."""
 
 
 def send(stream: BufferedRWPair, *parts: bytes) -> None:
@@ -63,7 +59,6 @@ def main() -> None:
     # end is what ends a worker.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(NICENESS)
     for operation in registry.OPERATIONS:
         # What an operation makes ready at its first input is made ready before the first caller waits for it.
         answer(operation, orjson.dumps(operation.example_input))

@@ -101,7 +101,9 @@ async def admission(request: Request, parts: Parts) -> InFlight:
 
     This comes before anything else of the request is looked at.
     """
-    await parts.rates.count_request(client_of(request))
+    client = client_of(request)
+    await parts.evaluations.turn(client)
+    await parts.rates.count_request(client)
     return parts.in_flight
 
 
