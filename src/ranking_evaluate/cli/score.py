@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from queue import SimpleQueue
-from threading import Semaphore
+from threading import Event, Semaphore
 from typing import IO, Annotated, Any, Final
 
 import orjson
@@ -113,7 +113,7 @@ def _score_on_every_core(operation: Operation[Any], lines: Iterator[tuple[int, b
     """Score the lines in worker processes; this thread reads, another one writes the outcomes in their order."""
     workers = Workers(cores())
     coming: SimpleQueue[tuple[int, Future[Evaluated]] | None] = SimpleQueue()
-    room = Semaphore(LINES_AHEAD * cores())
+    room, ended = Semaphore(LINES_AHEAD * cores()), Event()
 
     def write_all() -> None:
         try:
@@ -122,15 +122,16 @@ def _score_on_every_core(operation: Operation[Any], lines: Iterator[tuple[int, b
                 written.add(size, evaluation.result().outcome)
                 room.release()
         finally:
-            # The reader must not wait for a writer that is gone, whose reader may be gone too.
-            room.release(sys.maxsize // 2)
+            # The reader must not wait for a writer that is gone.
+            ended.set()
+            room.release()
 
     with contextlib.closing(workers), ThreadPoolExecutor(1) as writer:
         writing = writer.submit(write_all)
         try:
             for size, body in lines:
                 room.acquire()
-                if writing.done():
+                if ended.is_set():
                     break
                 coming.put((size, workers.submit(operation, body)))
         finally:
