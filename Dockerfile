@@ -1,11 +1,13 @@
 # The service alone: no compiler, no pip, nothing of the sandbox or of the tests.
 #   docker build -t ranking-evaluate .
 #   docker build --build-arg LOCK=requirements-cdp.lock -t ranking-evaluate .   # with Coinbase's signed facilitator
-# Where there is no engine, `scripts/image ROOT` takes the same steps in a Debian root.
-FROM debian:bookworm-slim AS build
+# Where there is no engine, `scripts/image ROOT` takes the same steps in a Debian root. The base is pinned by its digest,
+# Debian's packages by their versions; docs/decisions/pins.md says how to renew both.
+FROM debian:bookworm-20260918-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251 AS build
 
+COPY deploy/packages.run deploy/packages.build /packages/
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
+    && apt-get install -y --no-install-recommends $(grep -hv '^#' /packages/packages.run /packages/packages.build) \
     && apt-get clean && rm -rf /var/lib/apt/lists/*
 
 ARG LOCK=requirements.lock
@@ -24,10 +26,11 @@ RUN mv /build/ranking_evaluate "$(/opt/ranking-evaluate/bin/python -c 'import sy
     && /opt/ranking-evaluate/bin/python -m compileall -q /opt/ranking-evaluate \
     && /opt/ranking-evaluate/bin/ranking-evaluate --version
 
-FROM debian:bookworm-slim
+FROM debian:bookworm-20260918-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251
 
+COPY deploy/packages.run /packages/
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends ca-certificates python3 \
+    && apt-get install -y --no-install-recommends $(grep -hv '^#' /packages/packages.run) \
     && apt-get clean && rm -rf /var/lib/apt/lists/* \
     && useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin ranking-evaluate \
     && install -d -o 10001 -g 10001 -m 700 /data

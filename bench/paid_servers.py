@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 
 from bench.jobs import TYPICAL
 from ranking_evaluate import evaluate
-from ranking_evaluate.contract.discovery import input_of
+from ranking_evaluate.contract.discovery import announcements
 
 NETWORK = "eip155:84532"
 ASSET = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
@@ -98,12 +98,10 @@ def _serve_stock(port: int, facilitator: str) -> None:
     price = AssetAmount(amount="10000", asset=ASSET, extra={"name": "USDC", "version": "2"})
     option = PaymentOption(scheme="exact", pay_to=PAYEE, price=price, network=NETWORK)
     # It announces what this service announces: the payment identifier, and the input with its schema.
-    announced = input_of("ranking-evaluate")
+    announced = announcements("ranking-evaluate")[-1]
     extensions = {
         PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True),
-        **declare_discovery_extension(
-            input=dict(announced.example), input_schema=announced.schemas[-1], body_type="json"
-        ),
+        **declare_discovery_extension(input=dict(announced.example), input_schema=announced.schema, body_type="json"),
     }
     route = RouteConfig(accepts=[option], mime_type="application/json", extensions=extensions)
     middleware = payment_middleware({f"POST {PATH}": route}, server)

@@ -19,6 +19,7 @@ from tests.postgres import PostgresServer
 
 BEYOND_UNIT: Final = (
     "bench",  # Times whole services.
+    "deploy",  # Served processes behind nginx.
     "faults",  # Chains, PostgreSQL, services that are killed.
     "hostile",  # Served processes.
     "judges",  # Chains, Node, a browser.
@@ -30,6 +31,7 @@ BEYOND_UNIT: Final = (
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
     "cli/test_serve.py",  # Served processes.
+    "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
     "evaluations/test_processes.py",  # Worker processes.
@@ -37,8 +39,10 @@ BEYOND_UNIT: Final = (
     "oracles/test_peers.py",  # Other tools, of which one runs in a process of its own.
     "payments/test_cdp.py",  # An SDK that takes seconds to import.
     "payments/test_evm.py",  # A chain.
+    "payments/test_late_loop.py",  # Holds its loop up, second by second.
     "payments/test_mpp.py",  # A chain.
     "server/test_connection.py",  # Waits for deadlines.
+    "test_deadline.py",  # Holds its loop up.
     "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.

@@ -30,7 +30,7 @@ class PostgresServer:
 
     def __init__(self, *, fsync: bool = False) -> None:
         self._fsync = fsync
-        self._folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # A socket's path must be short.
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # A socket's path must be short.
         self._programs = programs()
         self._user: dict[str, Any] = {}
         self._numbers = itertools.count(1)
@@ -41,26 +41,26 @@ class PostgresServer:
         if os.geteuid() == 0:
             nobody = pwd.getpwnam("nobody")
             self._user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            self._programs = copy_of_wheel(self._folder / "wheel") or self._programs
-            os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+            self._programs = copy_of_wheel(self.folder / "wheel") or self._programs
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
         arguments = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
-        command = [str(self._programs / "initdb"), "-D", str(self._folder / "data"), *arguments]
+        command = [str(self._programs / "initdb"), "-D", str(self.folder / "data"), *arguments]
         subprocess.run(command, check=True, capture_output=True, cwd="/", **self._user)
         self.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def start(self) -> None:
         """Start the server, if it does not run, and wait until it answers."""
         if self._process is not None:
             return
-        folder = str(self._folder)
+        folder = str(self.folder)
         settings = ["-c", "listen_addresses=", "-c", f"fsync={'on' if self._fsync else 'off'}"]
         command = [str(self._programs / "postgres"), "-D", f"{folder}/data", "-k", folder, *settings]
-        with (self._folder / "log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._user)
         self._process = process
         deadline = time.monotonic() + START_SECONDS
@@ -78,11 +78,11 @@ class PostgresServer:
 
     def log(self) -> str:
         """Return what the server wrote."""
-        return (self._folder / "log").read_text(errors="replace")
+        return (self.folder / "log").read_text(errors="replace")
 
     def url(self, database: str = "postgres") -> str:
         """Return the address of a database."""
-        return f"postgresql://postgres@/{database}?host={self._folder}"
+        return f"postgresql://postgres@/{database}?host={self.folder}"
 
     def new_database(self) -> str:
         """Return the address of an empty database."""
@@ -102,7 +102,7 @@ class PostgresServer:
 
     def files(self) -> list[Path]:
         """Return every file of the server: tables, journal and log."""
-        return [path for path in (*(self._folder / "data").rglob("*"), self._folder / "log") if path.is_file()]
+        return [path for path in (*(self.folder / "data").rglob("*"), self.folder / "log") if path.is_file()]
 
     def _answers(self) -> bool:
         try:

@@ -14,6 +14,7 @@ ROOT: Final = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(
     not (ROOT / "src").exists(), reason="the code is not beside these tests: a wheel is tried"
 )
+NOT_WRITTEN_HERE: Final = frozenset({"__pycache__", "node_modules"})
 SEARCHED: Final = ("src", "tests", "docs", "bench", "scripts")
 WRITTEN: Final = frozenset({".py", ".md", ".sql", ".html", ".css", ".txt", ".mjs", ""})
 DOCUMENTS: Final = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -22,7 +23,7 @@ FILES: Final = frozenset(
     "/" + path.relative_to(ROOT).as_posix()
     for place in (*SEARCHED, "deploy", "reference")
     for path in (ROOT / place).rglob("*")
-    if "__pycache__" not in path.parts
+    if NOT_WRITTEN_HERE.isdisjoint(path.parts)
 )
 
 SECTION: Final = re.compile(r"(?:([\w/.-]+\.md), )?(?<!\[)\bsections? (\d+(?:(?:, | and | to )\d+)*)", re.IGNORECASE)
@@ -40,7 +41,12 @@ NOT_OURS: Final = {
 def sources() -> Iterator[Path]:
     for place in SEARCHED:
         for path in sorted((ROOT / place).rglob("*")):
-            if path.is_file() and path.suffix in WRITTEN and "__pycache__" not in path.parts and path != Path(__file__):
+            if (
+                path.is_file()
+                and path.suffix in WRITTEN
+                and NOT_WRITTEN_HERE.isdisjoint(path.parts)
+                and path != Path(__file__)
+            ):
                 yield path
     yield from ROOT.glob("*.md")
 

@@ -21,7 +21,7 @@ DEBIAN_PYTHON: Final = {"bookworm": "3.11", "trixie": "3.13"}
 
 def test_debians_python_is_new_enough() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    (release,) = set(re.findall(r"^FROM debian:([a-z]+)-slim", DOCKERFILE, re.MULTILINE))
+    (release,) = set(re.findall(r"^FROM debian:([a-z]+)-[0-9]+-slim", DOCKERFILE, re.MULTILINE))
     python = DEBIAN_PYTHON[release]
     assert project["requires-python"] == f">={python}"
 

@@ -809,7 +809,7 @@ async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: p
 
     def other(operation: Any, body: bytes) -> answering.Answer:
         made = real(operation, body)
-        return answering.Answer(made.body + b" ", made.input_sha256, "0" * 64)
+        return answering.Answer(made.operation, made.input_sha256, made.result + b" ")
 
     monkeypatch.setattr("ranking_evaluate.evaluations.evaluations.answer", other)
     error = await shop.refused(first)

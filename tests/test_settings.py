@@ -180,6 +180,8 @@ WRONG = [
     ("EVALUATION_RATE", "20 s/minute", "120/minute"),
     ("MAX_IN_FLIGHT", "\u0663", "whole number"),
     ("TRUSTED_PROXIES", "10.0.0.1, proxy.example", "IP addresses"),
+    ("TRUSTED_PROXIES", "10.0.0.5/8", "write 10.0.0.0/8"),
+    ("TRUSTED_PROXIES", "192.0.2.1, 2001:db8::1/64", "bits set behind its prefix"),
     ("CORS_ORIGINS", "a.example", "origins"),
     ("LOG_LEVEL", "verbose", "debug, info, warning, error"),
     ("METRICS_PORT", "65536", "port"),

@@ -39,7 +39,7 @@ WIRE = replace(
     ScriptedProtocol.wire,
     title="The Scripted Way",
     facts=(("sdk", "a script"),),
-    guide="## Paying by script\n\nFirst $first:\n\n```python\n$pay_scripted_py\n```\n",
+    guide="**Paying by script**\n\nFirst $first:\n\n```python\n$pay_scripted_py\n```\n",
     clients=(Client("pay_scripted.py", "print('paid')\n"),),
 )
 WIRES = (*bootstrap.WIRES, WIRE)
@@ -106,8 +106,8 @@ async def test_it_stands_in_every_document(client: httpx.AsyncClient) -> None:
     agents = (await client.get("/llms.txt")).text
     assert "paid over x402 or MPP or The Scripted Way" in agents
     assert "The five clients below" in agents
-    assert "- scripted: NETWORK=scripted:1 ASSET=token PAY_TO=payee\n" in agents
-    assert "## Paying by script\n\nFirst ranking-evaluate:\n\n```python\nprint('paid')\n```\n" in agents
+    assert "- scripted: SCRIPTED_NETWORK=scripted:1 SCRIPTED_ASSET=token SCRIPTED_PAY_TO=payee\n" in agents
+    assert "**Paying by script**\n\nFirst ranking-evaluate:\n\n```python\nprint('paid')\n```\n" in agents
 
     listed = (await client.get("/.well-known/x402")).json()
     # What announces its terms in x402's form stands there, whatever its name.

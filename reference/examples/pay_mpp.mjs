@@ -1,4 +1,5 @@
-// Buy one answer over MPP with the official TypeScript SDK: npm install mppx@0.11.0 viem@2.56.9
+// Buy one answer over MPP with the official TypeScript SDK; one line installs what this client and pay_x402.mjs need:
+// npm install @x402/core@2.27.0 @x402/evm@2.27.0 @x402/fetch@2.27.0 mppx@0.11.0 viem@2.56.9
 //
 // node pay_mpp.mjs INPUT.json KEY >ANSWER.json
 
@@ -8,7 +9,7 @@ import { createClient, http } from 'viem'
 import { privateKeyToAccount } from 'viem/accounts'
 import * as chains from 'viem/tempo/chains'
 
-const { ORIGIN, WALLET_KEY, NETWORK, ASSET, RPC_URL, OPERATION = 'ranking-evaluate' } = process.env
+const { ORIGIN, WALLET_KEY, MPP_NETWORK, MPP_ASSET, MPP_RPC_URL, OPERATION = 'ranking-evaluate' } = process.env
 const [input, key] = process.argv.slice(2)
 
 // The key belongs to this purchase and the credential to this key: both are kept, and sent again rather than made anew.
@@ -19,10 +20,10 @@ const url = `${ORIGIN}/v1/mpp/${OPERATION}`
 const headers = { 'Content-Type': 'application/json', 'Idempotency-Key': key }
 const request = { method: 'POST', body: readFileSync(input), headers }
 
-const chain = Object.values(chains).find(({ id }) => `eip155:${id}` === NETWORK)
+const chain = Object.values(chains).find(({ id }) => `eip155:${id}` === MPP_NETWORK)
 const charge = tempo.charge({
   account: privateKeyToAccount(WALLET_KEY),
-  getClient: () => createClient({ chain, transport: http(RPC_URL) }),
+  getClient: () => createClient({ chain, transport: http(MPP_RPC_URL) }),
 })
 const mppx = Mppx.create({ polyfill: false, methods: [charge] })
 
@@ -34,7 +35,7 @@ if (!existsSync(saved)) {
   if (response.status === 402) {
     const { challenge, createCredential } = await mppx.preparePayment(response, { request })
     const { amount, currency } = challenge.request
-    if (BigInt(amount) > 10000n || currency.toLowerCase() !== ASSET.toLowerCase()) throw new Error('not what was agreed')
+    if (BigInt(amount) > 10000n || currency.toLowerCase() !== MPP_ASSET.toLowerCase()) throw new Error('not what was agreed')
     writeFileSync(saved, await createCredential())
   }
 }

@@ -27,9 +27,9 @@ headers = {"Content-Type": "application/json", "Idempotency-Key": key}
 # Nothing but this token, this chain and this price is ever signed.
 charge = tempo.charge(
     account=TempoAccount.from_key(os.environ["WALLET_KEY"]),
-    chain_id=int(os.environ["NETWORK"].removeprefix("eip155:")),
-    rpc_url=os.environ["RPC_URL"],
-    currencies=[os.environ["ASSET"]],
+    chain_id=int(os.environ["MPP_NETWORK"].removeprefix("eip155:")),
+    rpc_url=os.environ["MPP_RPC_URL"],
+    currencies=[os.environ["MPP_ASSET"]],
     max_atomic_amount=10_000,
 )
 # One retry, with the credential: the SDK's default of three may sign three payments.

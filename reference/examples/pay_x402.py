@@ -1,4 +1,4 @@
-"""Buy one answer over x402 with the official Python SDK: pip install "x402[evm,extensions,httpx]==2.25.0"
+"""Buy one answer over x402 with the official Python SDK: pip install "x402[evm,httpx]==2.25.0"
 
 python pay_x402.py INPUT.json KEY >ANSWER.json
 """
@@ -11,11 +11,10 @@ from pathlib import Path
 import httpx
 from eth_account import Account
 from x402 import x402Client
-from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http.clients import x402HttpxClient
 from x402.http.utils import encode_payment_signature_header
 from x402.mechanisms.evm.exact import register_exact_evm_client
-from x402.schemas.hooks import PaymentCreatedContext, PaymentCreationContext
+from x402.schemas.hooks import PaymentCreatedContext
 
 origin = os.environ["ORIGIN"]
 operation = os.environ.get("OPERATION", "ranking-evaluate")
@@ -33,16 +32,14 @@ register_exact_evm_client(client, Account.from_key(os.environ["WALLET_KEY"]))
 client.set_spend_controls(
     {
         "allowed_assets": [
-            {"network": os.environ["NETWORK"], "asset": os.environ["ASSET"], "max_amount_per_payment": "10000"}
+            {
+                "network": os.environ["X402_NETWORK"],
+                "asset": os.environ["X402_ASSET"],
+                "max_amount_per_payment": "10000",
+            }
         ]
     }
 )
-
-
-def name_the_purchase(context: PaymentCreationContext) -> None:
-    """Set the payment identifier, which must be the Idempotency-Key; the SDK does not do it by itself."""
-    extensions = getattr(context.payment_required, "extensions", None)
-    append_payment_identifier_to_extensions(extensions or {}, key)
 
 
 def save_the_credential(context: PaymentCreatedContext) -> None:
@@ -50,7 +47,6 @@ def save_the_credential(context: PaymentCreatedContext) -> None:
     saved.write_text(encode_payment_signature_header(context.payment_payload))
 
 
-client.on_before_payment_creation(name_the_purchase)
 client.on_after_payment_creation(save_the_credential)
 
 

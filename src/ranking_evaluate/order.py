@@ -129,7 +129,15 @@ def readable_credential(order: Order, wires: tuple[Wire, ...], release: str) -> 
     return credential if isinstance(credential, Credential) else None
 
 
-def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, release: str = VERSION) -> Offer:
+def offer_of(
+    operation: Operation[Any],
+    *,
+    url: str,
+    key: str,
+    body: bytes,
+    release: str = VERSION,
+    for_discovery: bool = False,
+) -> Offer:
     """Return what one call of the operation is offered for."""
     return Offer(
         operation=operation.id,
@@ -139,6 +147,7 @@ def offer_of(operation: Operation[Any], *, url: str, key: str, body: bytes, rele
         key=key,
         amount=operation.price_base_units,
         body=body,
+        for_discovery=for_discovery,
     )
 
 

@@ -53,6 +53,7 @@ from ranking_evaluate.contract.errors import (
 )
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
 from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, readable_credential
 from ranking_evaluate.payments.protocol import (
@@ -313,7 +314,7 @@ class Purchases:
 
     async def _verify(self, purchase: Purchase) -> Verification:
         try:
-            async with asyncio.timeout(self._verify_timeout):
+            async with within(self._verify_timeout):
                 return await purchase.order.payee.verify(purchase.payment, purchase.offer)
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
@@ -350,7 +351,7 @@ class Purchases:
         if self._boot_clock() - submitted_at > START_WITHIN:
             return NotSent("the process was held up between the record and the call")
         try:
-            async with asyncio.timeout(self._settle_timeout):
+            async with within(self._settle_timeout):
                 return await purchase.order.payee.settle(purchase.payment, purchase.offer)
         except TimeoutError:
             return Uncertain("the provider did not answer in time")

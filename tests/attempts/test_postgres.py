@@ -15,7 +15,7 @@ from ranking_evaluate.attempts import connections, postgres
 from ranking_evaluate.attempts.attempt import State
 from ranking_evaluate.attempts.connections import Patience
 from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle, RecordUncertain, Submit
-from ranking_evaluate.attempts.postgres import PostgresStore
+from ranking_evaluate.attempts.postgres import PostgresStore, _fetch
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from tests.attempts.samples import (
     KEY,
@@ -305,6 +305,57 @@ async def test_a_server_that_says_nothing_is_given_up_and_its_place_is_free_agai
     assert time.monotonic() - began < 2
     assert (await store.read(KEY)).rows == ()
     await store.close()
+
+
+both_loops = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"use_uvloop": use}) for use in (False, True)], ids=["asyncio", "uvloop"]
+)
+
+
+def hold_up(seconds: float) -> None:
+    """Block the loop at this moment."""
+    time.sleep(seconds)
+
+
+@both_loops
+async def test_what_a_server_answered_in_time_is_read_though_the_loop_comes_late(url: str) -> None:
+    """A purchase is reserved, submitted and recorded while the loop is held up, longer than a server is waited for."""
+    store = PostgresStore(url, connections=1, patience=Patience(use=0.3))
+    await store.open()
+    try:
+        slow = asyncio.create_task(store._do(lambda db: _fetch(db, "SELECT 7 FROM pg_sleep(0.1)")))
+        await asyncio.sleep(0.05)
+        hold_up(1.0)
+        assert await slow == [(7,)]
+        for event in (None, Submit(SETTLE_LEASE), RecordUncertain("nobody knows")):
+            work = store.move(draft().claim, event) if event else tried(store, draft())
+            working = asyncio.create_task(work)
+            # It is sent in the first turn of the loop, or in the next ones, and then the loop stands still.
+            for _ in range(3):
+                await asyncio.sleep(0)
+            hold_up(1.0)
+            await working
+        found = await store.find(draft().claim)
+        assert found is not None
+        assert found.state is State.UNCERTAIN
+    finally:
+        await store.close()
+
+
+@both_loops
+async def test_who_waits_for_a_connection_gets_it_though_the_loop_comes_late(url: str) -> None:
+    store = PostgresStore(url, connections=1, patience=Patience(connect=1))
+    await store.open()
+    try:
+        holding = asyncio.create_task(store._do(lambda db: db.execute("SELECT pg_sleep(0.3)")))
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(store.find(draft().claim))
+        await asyncio.sleep(0.05)
+        hold_up(1.5)
+        await holding
+        assert await waiting is None
+    finally:
+        await store.close()
 
 
 async def test_a_lock_that_is_never_let_go_makes_the_store_unavailable_for_that_row_alone(

@@ -32,6 +32,7 @@ RAIL = FundedProtocol(
     payee="0x" + "33" * 20,
     environment={},
     info={},
+    exports={},
     rpc="http://127.0.0.1:1",
     balance=lambda address: 0,
     is_confirmed=lambda transaction: transaction == TRANSACTION,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from mpp import Challenge
+from mpp.methods.tempo import MACH, OUSD
 from x402.extensions.payment_identifier import declare_payment_identifier_extension
 from x402.http.utils import (
     decode_payment_signature_header,
@@ -318,6 +319,7 @@ def test_an_answer_that_is_no_usable_offer_is_not_paid(
 
 # Signing over MPP; that a real chain takes what is signed is shown in tests/judges/test_mpp_clients.py.
 
+NO_DOLLAR = "0x20c0000000000000000000000000000000000bad"
 MPP_CONFIG = MppConfig(
     recipient="0x" + "33" * 20,
     chain_id=42431,
@@ -346,7 +348,9 @@ class Node(TempoProxy):
 
     def answer(self, call: dict[str, Any]) -> bytes:
         self.asked.append(call["method"])
-        results = {"eth_chainId": hex(MPP_CONFIG.chain_id), "eth_gasPrice": hex(2 * 10**10)}
+        # Whoever is asked about has a dollar in every token, so fees in one can be paid whatever the other is.
+        balance = f"0x{10**6:064x}"
+        results = {"eth_chainId": hex(MPP_CONFIG.chain_id), "eth_gasPrice": hex(2 * 10**10), "eth_call": balance}
         return json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": results.get(call["method"], "0x0")}).encode()
 
 
@@ -400,6 +404,13 @@ def test_of_several_mpp_offers_the_cheapest_is_signed(node: Node) -> None:
     assert signed.terms.startswith("0.008 of ")
 
 
+def test_any_mpp_dollar_that_the_sdk_knows_is_signed(node: Node) -> None:
+    signed = sign_mpp(payment_required(charge(currency=OUSD)), mpp_mandate(rpc_url=node.url))
+    assert f"0.01 of {OUSD}" in signed.terms
+    named = sign_mpp(payment_required(charge(currency=NO_DOLLAR)), mpp_mandate(rpc_url=node.url, asset=NO_DOLLAR))
+    assert f"0.01 of {NO_DOLLAR}" in named.terms
+
+
 @pytest.mark.parametrize(
     ("answer", "limits", "words"),
     [
@@ -422,6 +433,14 @@ def test_of_several_mpp_offers_the_cheapest_is_signed(node: Node) -> None:
         (lambda: [mpp_challenge(expires="2999-01-01T00:00:00")], {}, "expiry cannot be read"),
         (lambda: [mpp_challenge(expires="soon")], {}, "expiry cannot be read"),
         (lambda: [mpp_challenge()], {"asset": USDC_ON_BASE}, "no Tempo charge"),
+        (
+            lambda: [charge(currency=NO_DOLLAR)],
+            {},
+            "only dollars that the SDK knows",
+        ),
+        # Closed-loop credit, which the SDK names beside its dollars.
+        (lambda: [charge(currency=MACH)], {}, "only dollars that the SDK knows"),
+        (lambda: [details(chainId=987654321)], {}, "only dollars that the SDK knows"),
         (lambda: [mpp_challenge()], {"wallet_key": "0x1234"}, "not a private key"),
         (lambda: [mpp_challenge()], {"rpc_url": "http://127.0.0.1:1"}, "--rpc-url"),
         (lambda: ["Bearer", "Payment", "Payment id=x"], {}, "no Tempo charge"),

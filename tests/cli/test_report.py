@@ -34,7 +34,7 @@ def test_the_page_is_written_and_nothing_is_printed(response: Path) -> None:
     assert page.read_text(encoding="utf-8") == text
 
 
-@pytest.mark.parametrize(("form", "start"), [("markdown", "## Supplied"), ("csv", "response,operation,query")])
+@pytest.mark.parametrize(("form", "start"), [("markdown", "## Supplied"), ("csv", '"response","operation","query"')])
 def test_other_forms_go_to_standard_output_on_request(response: Path, form: str, start: str) -> None:
     done = CliRunner().invoke(app, ["report", str(response), "-o", "-", "--format", form])
     assert done.exit_code == 0
@@ -44,7 +44,7 @@ def test_other_forms_go_to_standard_output_on_request(response: Path, form: str,
 
 def test_standard_input_is_read(response: Path) -> None:
     done = CliRunner().invoke(app, ["report", "-", "-o", "-", "--format", "csv"], input=response.read_bytes())
-    assert done.stdout.splitlines()[1].startswith("standard input,ranking-evaluate,,NDCG@5,0.")
+    assert done.stdout.splitlines()[1].startswith('"standard input","ranking-evaluate","","NDCG@5","0.')
 
 
 def test_what_is_no_response_is_exit_code_2_and_nothing_is_written(tmp_path: Path) -> None:

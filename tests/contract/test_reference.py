@@ -25,7 +25,10 @@ ROOT = Path(__file__).parents[2]
 RENDERED = reference.render(WIRES)
 PAGES = [path for path in RENDERED if path.endswith((".md", ".txt"))]
 
-LIVE = {"/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt", "/reference/"}
+LIVE = {
+    *("/openapi.json", "/.well-known/x402", "/readyz", "/healthz", "/preflight", "/llms.txt"),
+    *("/reference", "/reference/", "/reference/services"),
+}
 
 
 def text(path: str) -> str:
@@ -80,8 +83,8 @@ def test_llms_says_what_it_must() -> None:
         "payment-identifier",
         "set_spend_controls",
         "setSpendControls",
-        "on_before_payment_creation",
-        "onBeforePaymentCreation",
+        "on_after_payment_creation",
+        "onAfterPaymentCreation",
         "max_payment_retries=1",
         "When not to pay again",
         "What no server can promise",
@@ -92,6 +95,19 @@ def test_llms_says_what_it_must() -> None:
         assert word in said
     for client in llms.clients(WIRES):
         assert client.source.rstrip() in said
+
+
+def test_the_sections_of_llms_hold_links_alone() -> None:
+    """The form of llmstxt.org: no heading before the first section, and in sections nothing but links."""
+    before, *sections = re.split("^##", text("llms.txt"), flags=re.MULTILINE)
+    assert before.startswith("# ranking-evaluate\n\n> ")
+    assert [section.splitlines()[0] for section in sections] == [" Operations", " Documents"]
+    for line in (line for section in sections for line in section.splitlines()[1:] if line):
+        assert re.fullmatch(r"- \[[^\]]+\]\([^)]+\): .+", line), line
+
+
+def test_no_sample_writes_the_identifier_by_itself() -> None:
+    assert not re.search(r"payment_identifier_to|PaymentIdentifierTo|before_?payment", text("llms.txt"), re.IGNORECASE)
 
 
 @pytest.mark.parametrize("client", llms.clients(WIRES), ids=lambda client: client.name)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 
 OPERATION: Final = find("ranking-evaluate")
 QUICK: Final = b'{"queries":[{"id":"q","retrieved":["a"],"judgments":[{"id":"a","grade":1}]}]}'
-ANSWER: Final = Answer(b"the answer", "in", "out")
+ANSWER: Final = Answer(OPERATION.id, "digest of the input", b"{}")
 
 
 def body(name: str) -> bytes:

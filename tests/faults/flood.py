@@ -211,7 +211,7 @@ class Shopper:
         key = new_key()
         asked = self.buyer.post(key)
         assert asked.status_code == 402, asked.text
-        payload = signed(asked, self.buyer.wallet_key, key)
+        payload = signed(asked, self.buyer.wallet_key)
         return self.pay(key, payload)
 
     def pay(self, key: str, payload: Payload) -> Bought:

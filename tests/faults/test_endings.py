@@ -5,11 +5,13 @@ Over x402; `test_matrix_mpp.py` has the caller that leaves over MPP, `tests/judg
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from signal import SIGINT, SIGTERM, Signals
 
 import httpx
 import pytest
@@ -86,6 +88,36 @@ def test_a_service_that_ends_while_nobody_waits_any_more_leaves_a_row_that_repla
     answer = shop.post(key, payload)
     assert (answer.status_code, answer.headers["idempotent-replayed"]) == (200, "true")
     assert (place.facilitator.attempts.total(), place.facilitator.moves.total()) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [(SIGINT,), (SIGINT, SIGINT), (SIGTERM, SIGINT), (SIGINT, SIGTERM, SIGINT, SIGINT)],
+    ids=lambda signals: "-".join(one.name for one in signals),
+)
+def test_however_often_it_is_interrupted_a_service_answers_the_payment_under_way(
+    place: Neighbourhood, shop: Buyer, service: Service, signals: tuple[Signals, ...]
+) -> None:
+    key = new_key()
+    payload = shop.sign(key)
+    place.facilitator.set(Fault.LATE)
+    with service.connect() as idle, ThreadPoolExecutor(1) as thread:
+        sent = thread.submit(shop.post, key, payload)
+        assert place.facilitator.settling.wait(10)
+        for one in signals:
+            os.kill(service.pid, one)
+            time.sleep(0.05)
+        answer = sent.result()
+        assert idle.recv(1) == b""
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    code = place.processes._running["endings"].wait(10)
+    place.facilitator.reset()
+    service.end()
+    service.start()
+    again = shop.post(key, payload)
+    assert (again.status_code, again.headers["idempotent-replayed"]) == (200, "true")
+    assert code == (-SIGTERM if signals[0] is SIGTERM else 130)
+    assert "Traceback" not in service.log.read_text()
 
 
 @pytest.mark.parametrize("fault", [Fault.LATE, Fault.HANG_AFTER, Fault.HANG_BEFORE])

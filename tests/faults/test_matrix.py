@@ -189,7 +189,7 @@ def test_a_credential_signed_before_the_price_changed_is_refused_with_the_new_pr
     assert told(answer) == REJECTED
     [asked] = decoded(answer.headers["payment-required"])["accepts"]
     assert asked["amount"] == "20000"
-    assert shop.post(key, signed(answer, shop.buyer.wallet_key, key)) == SOLD
+    assert shop.post(key, signed(answer, shop.buyer.wallet_key)) == SOLD
     assert set(facilitator.attempts.values()) == {1}
 
 

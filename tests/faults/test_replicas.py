@@ -10,6 +10,7 @@ import pytest
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
+from ranking_evaluate.http.health import ASK_SECONDS
 from ranking_evaluate.order import Delivery
 from ranking_evaluate.payments.protocol import Offer, Settlement
 from ranking_evaluate.rates import Rates
@@ -82,11 +83,13 @@ async def test_without_its_database_the_service_says_503_and_it_recovers_by_itse
                 assert (refused.status_code, refused.json()["code"]) == (503, "STATE_UNAVAILABLE")
                 assert int(refused.headers["retry-after"]) >= 1
             assert (await client.get("/healthz")).status_code == 200
+            await asyncio.sleep(ASK_SECONDS)
             assert (await client.get("/readyz")).json()["store"]["ready"] is False
             await asyncio.to_thread(stoppable_server.start)
             replayed = await post(0)
             assert (replayed.status_code, replayed.content) == (200, first.content)
             assert (await post(number)).status_code == 200
+            await asyncio.sleep(ASK_SECONDS)
             assert (await client.get("/readyz")).status_code == 200
     assert set(replica.ledger.calls.values()) == {1}
 

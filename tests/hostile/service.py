@@ -98,6 +98,9 @@ class Service:
     processes: Processes
     name: str
     environment: Mapping[str, str]
+    host: str = LOOPBACK
+    open_files: str = ""
+    """The soft and the hard limit of open files, such as 1024/4096, where they are not this process's."""
     port: int = field(default_factory=free_port)
     metrics_port: int = field(default_factory=free_port)
 
@@ -114,7 +117,10 @@ class Service:
         return self.processes._running[self.name].pid
 
     def start(self) -> None:
-        command: list[str | Path] = [PROGRAM, "serve", "--host", LOOPBACK, "--port", str(self.port)]
+        command: list[str | Path] = [PROGRAM, "serve", "--host", self.host, "--port", str(self.port)]
+        if self.open_files:
+            soft, _, hard = self.open_files.partition("/")
+            command = ["/bin/sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$0" "$@"', *command]
         environment = {**self.environment, "RANKING_EVALUATE_METRICS_PORT": str(self.metrics_port)}
         self.processes.start(self.name, command, environment)
         deadline = time.monotonic() + START_SECONDS
@@ -208,7 +214,7 @@ class Neighbourhood:
     facilitator: FaultyFacilitator
     node_url: str
 
-    def service(self, name: str, **settings: str) -> Service:
+    def service(self, name: str, *, host: str = LOOPBACK, open_files: str = "", **settings: str) -> Service:
         """Return a service with both protocols, not started; the rates are off unless they are set."""
         given = {
             "DATABASE_URL": f"sqlite:///{self.processes.directory / name}.db",
@@ -224,11 +230,12 @@ class Neighbourhood:
             "PAYMENT_RATE": "",
             **settings,
         }
-        return Service(self.processes, name, {f"RANKING_EVALUATE_{key}": value for key, value in given.items()})
+        environment = {f"RANKING_EVALUATE_{key}": value for key, value in given.items()}
+        return Service(self.processes, name, environment, host, open_files)
 
     @contextlib.contextmanager
-    def running(self, name: str, **settings: str) -> Iterator[Service]:
-        service = self.service(name, **settings)
+    def running(self, name: str, *, host: str = LOOPBACK, open_files: str = "", **settings: str) -> Iterator[Service]:
+        service = self.service(name, host=host, open_files=open_files, **settings)
         service.start()
         try:
             yield service

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from tests.hostile.service import (
     Neighbourhood,
     Service,
     buyer,
+    read_answer,
     request,
 )
 from tests.judges.x402_buyer import encoded, new_key
@@ -160,3 +162,35 @@ def test_the_counters_have_operation_protocol_status_and_code(run: Run) -> None:
     assert 'ranking_evaluate_settle_seconds_count{protocol="x402"}' in run.metrics
     for call in ("read", "reserve", "move"):
         assert f'ranking_evaluate_store_seconds_count{{call="{call}"}}' in run.metrics
+
+
+def test_a_flood_of_one_address_writes_a_few_lines(place: Neighbourhood) -> None:
+    """Everything that no rate bounds, 300 times each over one connection: 429, 404, 405, a preflight, the probes."""
+    preflight = ("Origin: https://a.example", "Access-Control-Request-Method: POST")
+    shapes = [
+        request(HOST, JSON),
+        request(HOST, method="GET", path="/no-such-route", body=b""),
+        request(HOST, method="DELETE", path=PATH, body=b""),
+        request(HOST, *preflight, method="OPTIONS", body=b""),
+        request(HOST, method="GET", path="/healthz", body=b""),
+        request(HOST, method="GET", path="/readyz", body=b""),
+        request(HOST, method="GET", path="/llms.txt", body=b""),
+    ]
+    with place.running("log-flood", REQUEST_RATE="2/hour") as service:
+        with service.connect() as connection:
+            reader = connection.makefile("rb")
+            for shape in shapes:
+                for _ in range(300):
+                    connection.sendall(shape)
+                    assert read_answer(reader).status
+        written = len(service.log.read_bytes())
+        service.end()
+        told = [line for line in service.log_lines() if line["event"] in {"request", "more requests like this"}]
+    # The two that the rate allows have lines of their own.
+    by_event = Counter(line["event"] for line in told)
+    assert by_event["request"] <= 2 + 2 * len(shapes)
+    assert by_event["more requests like this"] <= 2 * len(shapes)
+    assert by_event["request"] + sum(line.get("more", 0) for line in told) >= 300 * len(shapes)
+    assert written < 20_000
+    assert {"POST", "GET", "DELETE", "OPTIONS"} == {line["method"] for line in told}
+    assert not [line for line in told if "127.0.0.1" in str(line)]

@@ -31,7 +31,8 @@ class Slow:
     sent: int = 0
     connection: socket.socket = field(default_factory=socket.socket, repr=False)
 
-    def open(self, port: int) -> None:
+    def open(self, port: int, source: str) -> None:
+        self.connection.bind((source, 0))
         self.connection.connect(("127.0.0.1", port))
         self.connection.sendall(self.at_once)
         self.connection.setblocking(False)
@@ -75,8 +76,9 @@ def seen(service: Service) -> Seen:
     slow.append(Slow("idle", request(HOST, method="GET", path="/healthz", body=b"")))
     slow.append(Slow("blank", b"\r\n", b"\r\n"))
     slow.append(Slow("unread body", request(HOST, "Content-Length: 100000", path="/nowhere", body=b"{"), b" "))
-    for one in slow:
-        one.open(service.port)
+    for number, one in enumerate(slow):
+        # One address has 64 connections at most, whatever they do.
+        one.open(service.port, f"127.0.0.{2 + number // 50}")
     waits: list[float] = []
     dripped = time.monotonic()
     until = dripped + GONE_SECONDS + 2

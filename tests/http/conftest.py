@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import io
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any, Final
 
 import httpx
 import pytest
+import structlog
 from fastapi import FastAPI
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
@@ -119,3 +123,13 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 @pytest.fixture
 async def service(start: Start) -> Service:
     return await start(Options())
+
+
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
+    """Return what reads the log as `serve` writes it."""
+    stream = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr(sys, "stderr", stream)
+    telemetry.configure_logs("info")
+    yield lambda: stream.buffer.getvalue().decode()
+    structlog.reset_defaults()

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import socket
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
-import structlog
 import uvicorn
-from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 
-from ranking_evaluate import evaluate, telemetry
+from ranking_evaluate import evaluate
 from ranking_evaluate.http import documents, health, preflight, routes
+from ranking_evaluate.http.cors import CorsLayer
 from ranking_evaluate.http.early_refusals import EarlyRefusals
-from ranking_evaluate.http.requests import client_of
+from ranking_evaluate.http.requests import client_of, counted_as
 from ranking_evaluate.payments.protocol import Readiness, Settlement
 from ranking_evaluate.sandbox.processes import LOOPBACK
 from ranking_evaluate.server.limits import Limits
@@ -170,84 +167,12 @@ async def test_a_protocol_that_is_down_is_503_with_retry_after(service: Service)
     assert answer.headers["retry-after"] == "2"
 
 
-# Browsers.
-
-PREFLIGHT = {
-    "Origin": "https://shop.example",
-    "Access-Control-Request-Method": "POST",
-    "Access-Control-Request-Headers": "content-type, idempotency-key, x-scripted-payment",
-}
-
-
-def listed(answer: httpx.Response, header: str) -> set[str]:
-    return {name.strip().lower() for name in answer.headers[header].split(",")}
-
-
-async def test_any_origin_may_send_the_headers_that_a_payment_needs(service: Service) -> None:
-    answer = await service.client.options(PATH, headers=PREFLIGHT)
-    assert answer.status_code in {200, 204}
-    assert answer.headers["access-control-allow-origin"] == "*"
-    assert "access-control-allow-credentials" not in answer.headers
-    allowed = listed(answer, "access-control-allow-headers")
-    assert {"content-type", "idempotency-key", "x-scripted-payment"} <= allowed
-    assert "POST" in answer.headers["access-control-allow-methods"]
-    check_common(answer)
-
-
-EXPOSED = {
-    "x-scripted-challenge",
-    "x-scripted-receipt",
-    "retry-after",
-    "idempotent-replayed",
-    "x-request-id",
-}
-
-
-async def test_a_browser_can_read_every_answer_and_its_payment_headers(service: Service) -> None:
-    origin = ("Origin", "https://shop.example")
-    good = (("Idempotency-Key", KEY), *JSON.items(), origin)
-    answers = [
-        await service.post(*good),
-        await service.post(*good, body=b"{"),
-        await service.post(*good, path="/nowhere"),
-        await service.client.put(PATH, headers=[origin]),
-    ]
-    service.protocol.challenge = broken  # type: ignore[method-assign]
-    answers.append(await service.post(*good))
-    assert [answer.status_code for answer in answers] == [402, 400, 404, 405, 500]
-    for answer in answers:
-        assert answer.headers["access-control-allow-origin"] == "*"
-        assert listed(answer, "access-control-expose-headers") == EXPOSED
-
-
-async def test_cors_can_be_narrowed_and_switched_off(start: Start) -> None:
-    narrow = await start(Options(cors_origins=("https://shop.example",)))
-    allowed = await narrow.client.options(PATH, headers=PREFLIGHT)
-    assert allowed.headers["access-control-allow-origin"] == "https://shop.example"
-    other = await narrow.client.options(PATH, headers={**PREFLIGHT, "Origin": "https://other.example"})
-    assert "access-control-allow-origin" not in other.headers
-    off = await start(Options(cors_origins=()))
-    answer = await off.client.options(PATH, headers=PREFLIGHT)
-    assert answer.status_code == 405
-    assert "access-control-allow-origin" not in answer.headers
-
-
 # Bugs.
 
 
 def broken(*given: Any, **named: Any) -> Any:
     # Put together here, since a log line may quote this source.
     raise ZeroDivisionError("".join(("can", "ary")))
-
-
-@pytest.fixture
-def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
-    """Return what reads the log as `serve` writes it."""
-    stream = io.TextIOWrapper(io.BytesIO())
-    monkeypatch.setattr(sys, "stderr", stream)
-    telemetry.configure_logs("info")
-    yield lambda: stream.buffer.getvalue().decode()
-    structlog.reset_defaults()
 
 
 async def test_a_bug_is_a_problem_of_ours_and_its_text_stays_unsaid(service: Service, logs: Callable[[], str]) -> None:
@@ -281,7 +206,7 @@ async def test_a_bug_off_the_paid_paths_is_a_problem_too(
 async def test_a_bug_outside_the_routes_is_told_of_once(
     service: Service, logs: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CORSMiddleware, "simple_response", broken)
+    monkeypatch.setattr(CorsLayer, "__call__", broken)
     answer = await service.client.get("/healthz")
     check_problem(answer, 500, "INTERNAL")
     assert "canary" not in answer.text
@@ -315,7 +240,8 @@ async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, lo
     config = configuration(
         service.app,
         limits=Limits(body_seconds=0.2),
-        refusals=EarlyRefusals(service.app.state.parts.header_names),
+        refusals=EarlyRefusals(service.app.state.parts.header_names, service.app.state.parts.cors),
+        client_of=counted_as,
         trusted_proxies=(),
         graceful_seconds=2,
     )
@@ -328,12 +254,13 @@ async def test_a_body_that_comes_too_slowly_is_told_of_once(service: Service, lo
             await asyncio.sleep(0.01)
         reader, writer = await asyncio.open_connection(*listener.getsockname())
         head = f"POST {PATH} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nIdempotency-Key: {KEY}\r\n"
-        writer.write(head.encode() + b"Content-Length: 10\r\n\r\n{")
+        writer.write(head.encode() + b"Origin: https://shop.example\r\nContent-Length: 10\r\n\r\n{")
         answer = (await reader.read()).decode()
         writer.close()
         running.should_exit = True
         await serving
     assert answer.startswith("HTTP/1.1 408 ")
+    assert "access-control-allow-origin: *\r\n" in answer
     told = [line for line in map(json.loads, logs().splitlines()) if line["event"] == "request"]
     assert [(line["route"], line["status"], line["code"]) for line in told] == [(PATH, 408, "REQUEST_TIMEOUT")]
     assert f"x-request-id: {told[0]['request_id']}" in answer

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
+from urllib.robotparser import RobotFileParser
 
 import httpx
 import pytest
@@ -15,19 +17,26 @@ from ranking_evaluate.contract import reference
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
 from ranking_evaluate.http.documents import MEDIA_TYPES, documents, show_security_contact
 from ranking_evaluate.http.routes import free_routes
+from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.protocol import Readiness
 from tests.fakes import ScriptedProtocol
-from tests.http.conftest import BODY, JSON, PATH, Service
+from tests.http.conftest import BODY, JSON, KEY, PATH, Service
 from tests.http.test_app import check_common, check_problem
 
 pytestmark = pytest.mark.anyio
 
-STATIC = ["/reference/", *(f"/{path}" for path in reference.render((ScriptedProtocol.wire,)) if path != "llms.txt")]
-WITHOUT_ENDING = {"/reference/": MEDIA_TYPES[".md"], "/.well-known/x402": MEDIA_TYPES[".json"]}
+PAGES = ["/reference", "/reference/"]
+INDEX = "/reference/services"
+STATIC = [*PAGES, *(f"/{path}" for path in reference.render((ScriptedProtocol.wire,)) if path != "llms.txt")]
+WITHOUT_ENDING = {
+    **dict.fromkeys(PAGES, MEDIA_TYPES[".md"]),
+    **dict.fromkeys([INDEX, "/.well-known/x402"], MEDIA_TYPES[".json"]),
+}
 LIVE = ["/llms.txt", "/openapi.json", "/.well-known/x402"]
+OWN = [INDEX, "/favicon.ico", "/robots.txt"]
 
 
-@pytest.mark.parametrize("path", [*STATIC, *LIVE])
+@pytest.mark.parametrize("path", [*STATIC, *LIVE, *OWN])
 async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(service: Service, path: str) -> None:
     answer = await service.client.get(path)
     check_common(answer)
@@ -46,8 +55,96 @@ async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(servi
 
 @pytest.mark.parametrize("path", STATIC)
 async def test_the_reference_is_served_as_it_is_rendered(service: Service, path: str) -> None:
-    name = path.removeprefix("/") if path != "/reference/" else "reference/README.md"
+    name = path.removeprefix("/") if path not in PAGES else "reference/README.md"
     assert (await service.client.get(path)).content == reference.render((ScriptedProtocol.wire,))[name]
+
+
+# What finds the documents.
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    ("accept", "is_json"),
+    [
+        ("application/json", True),
+        # What @agentcash/discovery and axios send.
+        ("application/json, text/plain;q=0.9, */*;q=0.8", True),
+        ("APPLICATION/JSON; q=0.5", True),
+        ("text/html;q=0.4, application/json;q=0.5", True),
+        # What a browser and curl send.
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", False),
+        ("*/*", False),
+        ("", False),
+        ("text/markdown, application/json;q=0.9", False),
+        ("application/json;q=0", False),
+        ("application/json;q=nonsense", False),
+    ],
+)
+async def test_the_index_is_a_page_or_a_list(service: Service, path: str, accept: str, is_json: bool) -> None:
+    answer = await service.client.get(path, headers={"Accept": accept})
+    check_common(answer)
+    assert "accept" in {name.strip().lower() for line in answer.headers.get_list("vary") for name in line.split(",")}
+    listed = await service.client.get(INDEX)
+    if is_json:
+        assert (answer.headers["content-type"], answer.content) == ("application/json", listed.content)
+        assert answer.headers["etag"] == listed.headers["etag"]
+    else:
+        assert answer.headers["content-type"] == MEDIA_TYPES[".md"]
+        assert answer.headers["etag"] != listed.headers["etag"]
+
+
+async def test_the_list_leads_to_everything_about_every_operation(service: Service) -> None:
+    listed = (await service.client.get(INDEX)).json()
+    assert [entry["id"] for entry in listed] == [operation.id for operation in OPERATIONS]
+    for entry in listed:
+        assert set(entry) == {"id", "contract", "tool", "example", "paths"}
+        contract = (await service.client.get(entry["contract"])).json()
+        assert (contract["id"], contract["paths"]) == (entry["id"], entry["paths"])
+        assert f"(`{entry['id']}`)" in (await service.client.get(entry["tool"])).text
+        assert (await service.client.get(entry["example"])).json()["operation"] == entry["id"]
+        for path in entry["paths"].values():
+            assert (await service.client.get(path)).status_code == 402
+
+
+async def test_the_index_says_what_is_not_sold_here(service: Service) -> None:
+    page = (await service.client.get("/reference")).text
+    assert "not sold here: classification-evaluate, span-evaluate." in page
+    for path in ("/v1/scripted/span-evaluate", "/reference/services/span-evaluate.json"):
+        assert (await service.client.get(path)).status_code == 404
+
+
+async def test_the_icon_is_one(service: Service) -> None:
+    icon = (await service.client.get("/favicon.ico")).content
+    # The head of the form ICO, and three images of it.
+    assert struct.unpack_from("<HHH", icon) == (0, 1, 3)
+    for place in range(3):
+        *_, length, offset = struct.unpack_from("<BBBBHHII", icon, 6 + 16 * place)
+        assert icon[offset : offset + length].startswith(b"\x89PNG\r\n\x1a\n")
+
+
+async def test_everything_may_be_read_by_crawlers(service: Service) -> None:
+    robots = RobotFileParser()
+    robots.parse((await service.client.get("/robots.txt")).text.splitlines())
+    assert all(robots.can_fetch("any", f"https://rank.example{path}") for path in [*STATIC, *LIVE, *OWN, "/", PATH])
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/healthz", "/readyz", "/preflight", "/v1/attempts", "/.well-known/security.txt"]
+)
+async def test_head_is_answered_wherever_get_is(service: Service, path: str) -> None:
+    headers = {"Idempotency-Key": KEY}
+    await service.pay()
+    get, head = [await service.client.request(method, path, headers=headers) for method in ("GET", "HEAD")]
+    assert head.status_code == get.status_code
+    for name in ("content-type", "content-length", "cache-control"):
+        assert head.headers.get(name) == get.headers.get(name)
+
+
+async def test_no_route_has_a_get_without_a_head(service: Service) -> None:
+    methods: dict[str, set[str]] = {}
+    for route in service.app.routes:
+        methods.setdefault(route.path, set()).update(route.methods)  # type: ignore[attr-defined]
+    assert [path for path, found in methods.items() if ("GET" in found) != ("HEAD" in found)] == []
 
 
 async def test_no_document_takes_a_post(service: Service) -> None:

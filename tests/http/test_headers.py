@@ -13,7 +13,11 @@ BOTH = (X402Protocol.wire, MppProtocol.wire)
 def test_the_names_for_x402_and_mpp_are_the_published_ones() -> None:
     names = header_names(BOTH)
     assert names.vary == "Idempotency-Key, PAYMENT-SIGNATURE, Authorization, Origin"
-    assert names.allowed == ("Content-Type", "Idempotency-Key", "PAYMENT-SIGNATURE", "Authorization")
+    assert names.allowed == (
+        *("Content-Type", "Idempotency-Key", "PAYMENT-SIGNATURE", "Authorization"),
+        *("Access-Control-Expose-Headers", "X-PAYMENT", "Accept-Payment"),
+        *("X-Request-Id", "traceparent", "tracestate"),
+    )
     assert ", ".join(names.exposed) == (
         "PAYMENT-REQUIRED, PAYMENT-RESPONSE, WWW-Authenticate, Payment-Receipt, Retry-After, Idempotent-Replayed, "
         "X-Request-Id"

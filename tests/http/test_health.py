@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.payments.protocol import Readiness
 from ranking_evaluate.release import VERSION
+from tests.fakes import FixedClock
 from tests.http.conftest import Options, Service, Start
 
 pytestmark = pytest.mark.anyio
@@ -36,14 +41,80 @@ async def test_a_protocol_that_is_down_is_named(service: Service) -> None:
     assert answer.json()["store"] == {"ready": True, "reason": None}
 
 
-async def test_a_store_that_is_down_is_named(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unreadable(key: str, proofs: Any = ()) -> Any:
-        raise StoreUnavailable("the disk is full")
+DRIVER_SAYS = "cannot reach the database: connection failed: 10.9.8.7, port 5432: role canary, /var/lib/canary.db"
 
-    monkeypatch.setattr(service.store, "read", unreadable)
-    answer = await service.client.get("/readyz")
-    assert (answer.status_code, answer.json()["ready"]) == (503, False)
-    assert answer.json()["store"] == {"ready": False, "reason": "the disk is full"}
+
+async def fails(*given: Any) -> Any:
+    raise StoreUnavailable(DRIVER_SAYS)
+
+
+@pytest.mark.parametrize(("call", "what"), [("read", "read"), ("check_writable", "written")])
+async def test_a_store_that_is_down_is_told_in_plain_words_and_its_driver_s_in_the_log_alone(
+    service: Service,
+    logs: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    what: str,
+) -> None:
+    monkeypatch.setattr(service.store, call, fails)
+    answers = [await service.client.get(path) for path in ("/readyz", "/", "/readyz")]
+    assert [answer.status_code for answer in answers] == [503, 200, 503]
+    reason = f"the record of purchases cannot be {what}"
+    assert answers[0].json()["store"] == {"ready": False, "reason": reason}
+    assert reason in answers[1].text
+    for answer in answers:
+        assert "canary" not in answer.text
+        assert "10.9.8.7" not in answer.text
+    said = [line for line in map(json.loads, logs().splitlines()) if line["event"] == reason]
+    assert [line["reason"] for line in said] == [DRIVER_SAYS]
+
+
+class CountedStore:
+    """A store that counts how often it was asked, and answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def read(self, key: str, proofs: Any = ()) -> None:
+        self.asked += 1
+        await self.may_answer.wait()
+
+    async def check_writable(self) -> None:
+        return None
+
+
+async def test_however_many_ask_the_store_is_asked_once_a_second() -> None:
+    store, clock = CountedStore(), FixedClock()
+    health = StoreHealth(store, clock)  # type: ignore[arg-type]
+    store.may_answer.clear()
+    waiting = [asyncio.create_task(health.reason()) for _ in range(1000)]
+    await asyncio.sleep(0.01)
+    clock.advance(5)
+    waiting += [asyncio.create_task(health.reason()) for _ in range(1000)]
+    await asyncio.sleep(0.01)
+    assert store.asked == 1, "a question under way is everybody's"
+    store.may_answer.set()
+    assert set(await asyncio.gather(*waiting)) == {None}
+    assert await health.reason() is None
+    assert store.asked == 2
+    for seconds, asked in ((0.9, 2), (0.2, 3), (0.9, 3)):
+        clock.advance(seconds)
+        await health.reason()
+        assert store.asked == asked
+
+
+async def test_a_caller_that_leaves_takes_the_answer_from_nobody() -> None:
+    store = CountedStore()
+    health = StoreHealth(store)  # type: ignore[arg-type]
+    store.may_answer.clear()
+    leaving, staying = asyncio.create_task(health.reason()), asyncio.create_task(health.reason())
+    await asyncio.sleep(0.01)
+    leaving.cancel()
+    await asyncio.sleep(0.01)
+    store.may_answer.set()
+    assert await staying is None
 
 
 async def test_a_service_without_a_protocol_is_alive_and_not_ready(start: Start) -> None:

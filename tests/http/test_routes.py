@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,8 @@ def methods_of(app: FastAPI) -> dict[str, set[str]]:
 
 async def test_the_description_names_exactly_the_routes_that_exist(app: FastAPI, described: Mapping[str, Any]) -> None:
     named = {path: {method.upper() for method in methods} for path, methods in described["paths"].items()}
+    # The index answers under both, and its description is the first one's.
+    named["/reference/"] = named["/reference"]
     assert named == methods_of(app)
 
 
@@ -77,6 +80,24 @@ def test_every_operation_has_a_paid_route_for_each_protocol(app: FastAPI) -> Non
 async def test_every_operation_of_the_description_has_a_name_of_its_own(described: Mapping[str, Any]) -> None:
     names = [operation["operationId"] for methods in described["paths"].values() for operation in methods.values()]
     assert len(names) == len(set(names))
+    # Programs that are generated from the description are named by it.
+    assert [name for name in names if not re.fullmatch("[a-z][A-Za-z0-9-]{1,60}", name)] == []
+
+
+async def test_urls_of_the_description_are_whole(described: Mapping[str, Any]) -> None:
+    operations = [operation for methods in described["paths"].values() for operation in methods.values()]
+    urls = [operation["externalDocs"]["url"] for operation in operations if "externalDocs" in operation]
+    urls += described["x-service-info"]["docs"].values()
+    assert len(urls) == len(OPERATIONS) * len(WIRES) + 3
+    assert [url for url in urls if not url.startswith("https://rank.example/")] == []
+
+
+async def test_looking_at_a_price_is_described_as_the_402_that_it_is(described: Mapping[str, Any]) -> None:
+    for path in (path_of(operation, wire.name) for operation in OPERATIONS for wire in WIRES):
+        get, post = described["paths"][path]["get"], described["paths"][path]["post"]
+        assert get["x-payment-info"] == post["x-payment-info"]
+        assert "402" in get["responses"]
+        assert not [status for status in get["responses"] if status.startswith("2")]
 
 
 async def test_no_answer_of_the_framework_is_described(described: Mapping[str, Any]) -> None:
@@ -101,7 +122,7 @@ def test_a_free_route_declares_what_it_answers(app: FastAPI) -> None:
 
 
 async def test_a_path_with_several_routes_names_the_methods_of_all(service: Service) -> None:
-    for path, allowed in (("/preflight", "GET, POST"), ("/healthz", "GET, HEAD"), ("/v1/attempts", "GET")):
+    for path, allowed in (("/preflight", "GET, HEAD, POST"), ("/healthz", "GET, HEAD"), ("/v1/attempts", "GET, HEAD")):
         answer = await service.client.put(path, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 

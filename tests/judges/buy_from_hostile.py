@@ -22,10 +22,8 @@ from typing import Final
 import uvicorn
 from eth_account import Account
 from x402 import x402Client
-from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http.clients import x402HttpxClient
 from x402.mechanisms.evm.exact import register_exact_evm_client
-from x402.schemas import PaymentCreationContext, PaymentRequired
 
 from ranking_evaluate.bootstrap import build
 from ranking_evaluate.settings import read_settings
@@ -62,11 +60,6 @@ async def buy(origin: str) -> list[int]:
     client.set_spend_controls(False)
     register_exact_evm_client(client, Account.create())
 
-    def add_identifier(context: PaymentCreationContext) -> None:
-        if isinstance(context.payment_required, PaymentRequired) and context.payment_required.extensions is not None:
-            append_payment_identifier_to_extensions(context.payment_required.extensions, key)
-
-    client.on_before_payment_creation(add_identifier)
     statuses: list[int] = []
     for _ in range(TRIES):
         async with x402HttpxClient(client, timeout=20) as http:

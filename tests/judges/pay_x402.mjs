@@ -2,7 +2,6 @@
 // Environment: KEY (the wallet's private key), NETWORK, ASSET, URL, BODY, IDEMPOTENCY_KEY.
 
 import { ExactEvmScheme } from '@x402/evm/exact/client'
-import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier'
 import { decodePaymentResponseHeader, wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 
@@ -10,10 +9,6 @@ const { KEY, NETWORK, ASSET, URL, BODY, IDEMPOTENCY_KEY } = process.env
 
 const client = new x402Client().register('eip155:*', new ExactEvmScheme(privateKeyToAccount(KEY)))
 client.setSpendControls({ allowedAssets: [{ network: NETWORK, asset: ASSET, maxAmountPerPayment: '10000' }] })
-// The client does not write the identifier by itself.
-client.onBeforePaymentCreation(async (context) => {
-  appendPaymentIdentifierToExtensions(context.paymentRequired.extensions, IDEMPOTENCY_KEY)
-})
 
 const requests = []
 const recorded = async (input, init) => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -16,6 +17,7 @@ import pytest
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.bootstrap import WIRES
+from ranking_evaluate.cli.sandbox import exports_text
 from ranking_evaluate.contract import llms
 from ranking_evaluate.sandbox import Sandbox
 
@@ -65,13 +67,9 @@ def test_a_client_from_llms_txt_pays_once_and_gets_the_same_again(sandbox: Sandb
     (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
     [body] = re.findall(r"INPUT\.json for [a-z-]+:\n\n```json\n(.*?)\n```", text, re.DOTALL)
     (tmp_path / "input.json").write_text(body, encoding="utf-8")
-    environment: dict[str, str] = {
-        "PATH": os.defpath,
-        "HOME": str(tmp_path),
-        **settings(text, protocol),
-        "WALLET_KEY": funded.payer.key,
-        "RPC_URL": str(funded.info["rpc"]),
-    }
+    # What the sandbox gives to a shell, and what llms.txt says of a service, are the same.
+    assert settings(text, protocol).items() <= {**sandbox.exports, f"{protocol.upper()}_PAY_TO": funded.payee}.items()
+    environment = {"PATH": os.defpath, "HOME": str(tmp_path), **sandbox.exports}
     key = f"example_{secrets.token_hex(12)}"
     before = funded.balance(funded.payee)
 
@@ -108,10 +106,8 @@ def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: P
         environment: dict[str, str] = {
             "PATH": os.defpath,
             "HOME": str(tmp_path),
-            **settings(text, protocol),
-            "ASSET": "0x" + "11" * 20,
-            "WALLET_KEY": funded.payer.key,
-            "RPC_URL": str(funded.info["rpc"]),
+            **sandbox.exports,
+            f"{protocol.upper()}_ASSET": "0x" + "11" * 20,
         }
         key = f"example_{secrets.token_hex(12)}"
         before = funded.balance(funded.payee)
@@ -121,3 +117,41 @@ def test_a_client_keeps_to_the_price_and_the_token(sandbox: Sandbox, tmp_path: P
         assert done.returncode != 0, name
         assert funded.balance(funded.payee) == before
         assert not list(tmp_path.glob(f"{key}.*"))
+
+
+def npm_line(text: str) -> str:
+    found: set[str] = set(re.findall(r"npm install (.+)", text))
+    [line] = found
+    return line
+
+
+def test_one_line_installs_what_the_typescript_clients_need() -> None:
+    """npm has resolved these very versions together: they stand in the lock."""
+    lines = {npm_line(client.source) for client in llms.clients(WIRES) if client.name.endswith(".mjs")}
+    lines.add(npm_line((CHECKOUT / "docs" / "pay.md").read_text(encoding="utf-8")))
+    [line] = lines
+    named = dict(package.rsplit("@", 1) for package in line.split())
+    locked = json.loads((CHECKOUT / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    assert named == {name: locked[f"node_modules/{name}"]["version"] for name in named}
+    imported = re.findall(r"from '((?:@[a-z0-9]+/)?[a-z0-9]+)[^']*'", "".join(c.source for c in llms.clients(WIRES)))
+    assert {name for name in imported if name != "node"} == named.keys()
+
+
+def test_the_page_about_the_sdks_works_as_written(sandbox: Sandbox, tmp_path: Path) -> None:
+    page = (CHECKOUT / "docs" / "pay.md").read_text(encoding="utf-8").split("\n## Pay with an official SDK\n")[1]
+    installing, starting, paying = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+    assert "pip install" in installing
+    assert "--env sandbox.env" in starting
+    (tmp_path / "sandbox.env").write_text(exports_text(sandbox.exports), encoding="utf-8")
+    (tmp_path / "input.json").write_bytes(b'{"queries":[{"id":"q","retrieved":[],"judgments":[]}]}')
+    (tmp_path / "node_modules").symlink_to(CHECKOUT / "node_modules")
+    for client in llms.clients(WIRES):
+        (tmp_path / client.name).write_text(client.source, encoding="utf-8")
+    done = subprocess.run(
+        ["sh", "-euc", paying.replace("node ", f"'{NODE}' --import '{_NODE_T4}' ")],
+        cwd=tmp_path,
+        env={"PATH": f"{Path(sys.executable).parent}:{os.defpath}", "HOME": str(tmp_path)},
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]

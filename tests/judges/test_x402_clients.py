@@ -19,18 +19,17 @@ import orjson
 import pytest
 from eth_account import Account
 from x402 import x402Client
-from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http.clients import x402HttpxClient
 from x402.http.utils import encode_payment_signature_header
 from x402.mechanisms.evm.exact import register_exact_evm_client
-from x402.schemas import PaymentCreatedContext, PaymentCreationContext, PaymentPayload, PaymentRequired
+from x402.schemas import PaymentCreatedContext, PaymentPayload
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.interchange.convert import convert
 from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.judges.conftest import Books, Buy
-from tests.judges.x402_buyer import PATH, PRICE, Buyer, Payload, changed, decoded, encoded, new_key
+from tests.judges.x402_buyer import PATH, PRICE, Buyer, Payload, changed, decoded, encoded, new_key, signed
 from tests.oracles.answer_keys import CONTRACT
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -63,18 +62,12 @@ async def test_the_python_client_pays_and_gets_the_contracts_bytes(
     )
     register_exact_evm_client(client, Account.from_key(funded.payer.key))
 
-    def add_identifier(context: PaymentCreationContext) -> None:
-        assert isinstance(context.payment_required, PaymentRequired)
-        assert context.payment_required.extensions is not None
-        append_payment_identifier_to_extensions(context.payment_required.extensions, key)
-
     created: list[PaymentPayload] = []
 
     def keep(context: PaymentCreatedContext) -> None:
         assert isinstance(context.payment_payload, PaymentPayload)
         created.append(context.payment_payload)
 
-    client.on_before_payment_creation(add_identifier)
     client.on_after_payment_creation(keep)
     headers = {"Content-Type": "application/json", "Idempotency-Key": key}
     async with x402HttpxClient(client, timeout=30) as http:
@@ -145,7 +138,8 @@ def test_a_converted_input_is_bought_with_the_bytes_of_the_free_command(buyer: B
 def test_a_402_is_the_payment_required_object_and_a_problem(
     sandbox: Sandbox, funded: FundedProtocol, buyer: Buyer
 ) -> None:
-    answer = buyer.post(new_key())
+    key = new_key()
+    answer = buyer.post(key)
     required = decoded(answer.headers["payment-required"])
     assert {name: answer.json()[name] for name in required} == required
     assert (answer.json()["code"], answer.json()["status"]) == ("PAYMENT_REQUIRED", 402)
@@ -160,8 +154,7 @@ def test_a_402_is_the_payment_required_object_and_a_problem(
         "maxTimeoutSeconds": 120,
         "extra": {"name": funded.info["assetName"], "version": funded.info["assetVersion"]},
     }
-    assert required["extensions"]["payment-identifier"]["info"]["required"] is True
-    assert len(answer.headers["payment-required"]) <= 4096
+    assert required["extensions"]["payment-identifier"]["info"] == {"required": True, "id": key}
 
 
 @pytest.mark.parametrize(
@@ -445,12 +438,24 @@ def test_only_one_of_many_relabelled_copies_is_sold(buyer: Buyer, books: Books) 
     assert books.moved == PRICE
 
 
-def test_a_client_that_pays_without_the_hook_is_told_and_not_charged(buyer: Buyer, books: Books) -> None:
-    key = new_key()
-    answer = buyer.post(key, changed(buyer.sign(key), put("extensions", "payment-identifier", "info", "id", value=...)))
-    assert (answer.status_code, answer.json()["code"]) == MISMATCH
-    assert "SDK" in answer.json()["nextStep"]
+def test_a_missing_identifier_and_another_one_are_told_apart_with_the_remedy_of_each(
+    buyer: Buyer, books: Books
+) -> None:
+    key, other = new_key(), new_key()
+    named = buyer.post(other)
+    credential = signed(named, buyer.wallet_key)
+    for case in (put("extensions", value=...), put("extensions", "payment-identifier", "info", "id", value=...)):
+        missing = buyer.post(other, changed(credential, case))
+        assert (missing.status_code, missing.json()["code"], missing.json()["cause"]) == (*MISMATCH, "missing")
+        assert "no payment-identifier" in missing.json()["detail"]
+    different = buyer.post(key, credential)
+    assert (different.status_code, different.json()["code"], different.json()["cause"]) == (*MISMATCH, "different")
+    assert "is not the Idempotency-Key" in different.json()["detail"]
     assert books.moved == 0
+    # Both remedies are true: the terms for this key can be signed as they are, and the credential is good for its own.
+    assert buyer.post(key, signed(buyer.post(key), buyer.wallet_key)).status_code == 200
+    assert buyer.post(other, credential).status_code == 200
+    assert books.moved == 2 * PRICE
 
 
 def test_an_error_before_payment_costs_nothing(buyer: Buyer, books: Books) -> None:

@@ -13,7 +13,6 @@ from typing import Any, Final
 import httpx
 from eth_account import Account
 from x402 import x402ClientSync
-from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
 
@@ -38,12 +37,10 @@ def encoded(document: object) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def signed(challenge: httpx.Response, wallet_key: str, key: str, *, seconds: int | None = None) -> Payload:
-    """Return the payload that the official client makes of a 402, under this identifier."""
+def signed(challenge: httpx.Response, wallet_key: str, *, seconds: int | None = None) -> Payload:
+    """Return the payload that the official client makes of a 402."""
     required = PaymentRequired.model_validate(decoded(challenge.headers["payment-required"]))
     offered = required.accepts[0].max_timeout_seconds
-    assert required.extensions is not None
-    append_payment_identifier_to_extensions(required.extensions, key)
     client = x402ClientSync()
     client.set_spend_controls(False)
     register_exact_evm_client(client, Account.from_key(wallet_key))
@@ -78,10 +75,12 @@ class Buyer:
         return self.client.post(self.path, content=self.body if body is None else body, headers=sent)
 
     def sign(self, key: str, *, wallet_key: str | None = None, seconds: int | None = None) -> Payload:
-        """Ask for the price and sign it."""
+        """Ask for the price and sign it for a key, also for one that is sold already and gets no terms."""
         challenge = self.post(new_key())
         assert challenge.status_code == 402, challenge.text
-        return signed(challenge, wallet_key or self.wallet_key, key, seconds=seconds)
+        payload = signed(challenge, wallet_key or self.wallet_key, seconds=seconds)
+        payload["extensions"]["payment-identifier"]["info"]["id"] = key
+        return payload
 
     def attempt(self, key: str) -> Mapping[str, Any] | None:
         """Return what the service says of a key."""

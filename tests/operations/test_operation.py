@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,11 +9,11 @@ import pytest
 
 import ranking_evaluate
 from ranking_evaluate.contract.answer import answer
-from ranking_evaluate.core import canonical
+from ranking_evaluate.core import canonical, intake, json_text
 from ranking_evaluate.core.canonical import JsonValue
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.operations import registry
-from ranking_evaluate.operations.operation import EXPLAINED_BYTES, MAXIMUM_VIOLATIONS
+from ranking_evaluate.operations.operation import EXPLAINED_BYTES, MAXIMUM_VIOLATIONS, Operation
 from ranking_evaluate.operations.ranking_evaluate import OPERATION
 
 BODY = b'{"queries":[{"id":"q","retrieved":["a"],"judgments":[{"id":"a","grade":1}]}]}'
@@ -132,3 +132,48 @@ def test_every_operation_is_found_by_its_id_and_answers_its_own_example() -> Non
     for operation in registry.OPERATIONS:
         assert registry.find(operation.id) is operation
         assert operation.run(json.dumps(operation.example_input).encode()).result
+
+
+def _described(schema: Any, definitions: Mapping[str, Any], level: int = 1) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield every schema within, with the depth of what it describes."""
+    if "$ref" in schema:
+        yield from _described(definitions[schema["$ref"].rsplit("/", 1)[1]], definitions, level)
+        return
+    yield level, schema
+    for inner in schema.get("anyOf", ()):
+        yield from _described(inner, definitions, level)
+    for inner in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else ())):
+        yield from _described(inner, definitions, level + 1)
+
+
+@pytest.mark.parametrize("operation", registry.OPERATIONS, ids=lambda operation: operation.id)
+def test_no_schema_allows_for_depth_or_unsafe_names(operation: Operation[Any]) -> None:
+    """`Operation.read` relies on it: what a schema accepts is not searched for either."""
+    schema = operation.adapter.json_schema()
+    for level, described in _described(schema, schema.get("$defs", {})):
+        assert level <= json_text.DEPTH
+        kinds = described.keys() & {"type", "const", "enum", "anyOf"}
+        assert kinds, f"anything may stand in the place of {described}"
+        if described.get("type") == "object":
+            assert described["additionalProperties"] is False
+            assert intake.UNSAFE_NAMES.isdisjoint(described["properties"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("[" * 21 + "]" * 21, "COMPLEXITY_LIMIT"),
+        ('{"a":' * 600 + "1" + "}" * 600, "COMPLEXITY_LIMIT"),
+        ('{"a":' * 600 + "1.0" + "}" * 600, "COMPLEXITY_LIMIT"),
+        ('{"a":1,"a":' + "[" * 990 + "]" * 990 + "}", "COMPLEXITY_LIMIT"),
+        ('{"prototype":1}', "UNSAFE_KEY"),
+        ('[[{"a":{"__proto__":[]}}]]', "UNSAFE_KEY"),
+        ('{"constr\\u0075ctor":1}', "UNSAFE_KEY"),
+    ],
+)
+def test_depth_and_unsafe_names_are_told_rather_than_the_broken_schema(fault: str, code: str) -> None:
+    for operation in registry.OPERATIONS:
+        for body in (fault, f'{{"queries":{fault}}}', f'{BODY[:-1].decode()},"k":{fault}}}'):
+            with pytest.raises(OperationError) as refused:
+                operation.run(body.encode())
+            assert refused.value.code == code

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import subprocess
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -41,6 +42,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ranking_evaluate.contract.errors import RequestMalformed
+from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.config import MppConfig
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.mpp.rpc import NodeTransport
@@ -55,6 +57,7 @@ from ranking_evaluate.payments.protocol import (
     Refused,
     Rejected,
     Settled,
+    Settlement,
     Spent,
     Uncertain,
     Unknown,
@@ -286,6 +289,57 @@ async def shop_of(protocol: MppProtocol) -> AsyncIterator[str]:
     finally:
         server.should_exit = True
         await serving
+
+
+# A loop that comes late
+
+
+def hold_up(tempo: Tempo, seconds: float) -> None:
+    """Let the node answer the call that it holds, and block the loop meanwhile."""
+    threading.Timer(0.2, tempo.proxy.release).start()
+    time.sleep(seconds)
+
+
+both_loops = pytest.mark.parametrize(
+    "anyio_backend", [("asyncio", {"use_uvloop": use}) for use in (False, True)], ids=["asyncio", "uvloop"]
+)
+
+
+@both_loops
+async def test_a_receipt_that_arrived_in_time_counts_though_the_loop_comes_late(tempo: Tempo) -> None:
+    """The deadline of the settlement passes, and before it the SDK's own for the send, while the receipt lies there."""
+    config, offer = config_of(tempo.proxy.url, settle_timeout=3.0), new_offer()
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
+        tempo.proxy.fault = Fault.SEND_HELD
+
+        async def settle() -> Settlement:
+            async with within(config.settle_timeout):
+                return await protocol.settle(credential, offer)
+
+        settling = asyncio.create_task(settle())
+        await until(tempo.proxy.held.is_set)
+        hold_up(tempo, 4.0)
+        assert isinstance(await settling, Settled)
+    assert tempo.proxy.sends == 1
+    assert tempo.chain.balance(config.recipient) == PRICE
+
+
+@both_loops
+@pytest.mark.parametrize("was_sent", [False, True])
+async def test_a_verification_that_was_answered_in_time_counts_though_the_loop_comes_late(
+    tempo: Tempo, was_sent: bool
+) -> None:
+    config, offer = config_of(tempo.proxy.url, verify_timeout=1.0), new_offer()
+    async with protocol_of(config) as protocol:
+        credential = await bought(protocol, tempo, offer)
+        if was_sent:
+            assert isinstance(await protocol.settle(credential, offer), Settled)
+        tempo.proxy.fault = Fault.VERIFY_HELD
+        verifying = asyncio.create_task(protocol.verify(credential, offer))
+        await until(tempo.proxy.held.is_set)
+        hold_up(tempo, 2.5)
+        assert isinstance(await verifying, Spent if was_sent else Verified)
 
 
 # Terms
@@ -548,7 +602,7 @@ async def test_a_provider_that_is_down_is_asked_again_until_it_answers(
     tempo.proxy.fault = Fault.DOWN
     offer = new_offer()
     async with protocol_of(config_of(tempo.proxy.url)) as protocol:
-        assert protocol.ready() == (False, "the node does not answer eth_chainId (ServerDisconnectedError)")
+        assert protocol.ready() == (False, "the node gives no usable answer")
         tempo.proxy.fault = Fault.OTHER_CHAIN
         await until(lambda: "chain 1," in (protocol.ready().reason or ""))
         tempo.proxy.fault = Fault.NONE
@@ -644,16 +698,34 @@ async def send_through(transport: NodeTransport, method: str) -> None:
 async def test_a_send_counts_as_made_unless_no_connection_came_about(
     error: BaseException | None, made: bool, method: str
 ) -> None:
-    transport = NodeTransport(StandIn(error), "http://node.example")
+    transport = NodeTransport(StandIn(error), "http://node.example", 60)
     await send_through(transport, method)
     assert transport.send_made is (made and "send" in method)
 
 
 async def test_a_send_that_was_made_stays_made() -> None:
-    transport = NodeTransport(StandIn(Broken("lost"), NotConnected("refused")), "http://node.example")
+    transport = NodeTransport(StandIn(Broken("lost"), NotConnected("refused")), "http://node.example", 60)
     for _ in range(2):
         await send_through(transport, "eth_sendRawTransactionSync")
     assert transport.send_made
+
+
+async def test_no_transaction_is_sent_once_the_time_to_settle_is_over() -> None:
+    """By then the lease of the attempt may be over too, and an operator may be deciding about it."""
+    called: list[bytes | None] = []
+
+    class Node(StandIn):
+        async def call(self, method: str, url: str, body: bytes | None = None, *_: Any) -> Answer:
+            called.append(body)
+            return Answer(200, b'{"jsonrpc":"2.0","id":1,"result":null}')
+
+    transport = NodeTransport(Node(), "http://node.example", 0)
+    await asyncio.sleep(0.01)
+    with pytest.raises(httpx.ConnectError):
+        async with httpx.AsyncClient(transport=transport) as client:
+            await client.post("http://node.example", json={"method": "eth_sendRawTransactionSync"})
+    assert not transport.send_made
+    assert not called
 
 
 async def test_a_question_that_found_no_connection_leaves_a_send_made() -> None:
@@ -668,7 +740,7 @@ async def test_a_question_that_found_no_connection_leaves_a_send_made() -> None:
             await sent.wait()
             raise NotConnected("refused")
 
-    transport = NodeTransport(Node(), "http://node.example")
+    transport = NodeTransport(Node(), "http://node.example", 60)
     question = asyncio.create_task(send_through(transport, "eth_getTransactionReceipt"))
     await asked.wait()
     await send_through(transport, "eth_sendRawTransactionSync")
@@ -839,7 +911,7 @@ async def test_a_reconciled_receipt_says_that_it_is_one(tempo: Tempo) -> None:
 async def test_the_sandbox_protocol_brings_all_that_the_service_needs_and_can_be_paid() -> None:
     processes = Processes()
     try:
-        with mpp_protocol(processes) as sandbox:
+        with mpp_protocol(processes, new_wallet()) as sandbox:
             config = read_settings(sandbox.environment).mpp
             assert config is not None
             before = sandbox.balance(sandbox.payer.address)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ranking_evaluate.sandbox.processes import Processes
+from ranking_evaluate.sandbox.wallets import new_wallet
 from ranking_evaluate.sandbox.x402 import x402_protocol
 
 if TYPE_CHECKING:
@@ -24,5 +25,5 @@ def processes() -> Iterator[Processes]:
 
 @pytest.fixture(scope="module")
 def funded(processes: Processes) -> Iterator[FundedProtocol]:
-    with x402_protocol(processes) as started:
+    with x402_protocol(processes, new_wallet()) as started:
         yield started

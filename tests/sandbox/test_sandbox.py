@@ -5,22 +5,27 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import sysconfig
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 from rich.console import Console
+from web3 import Web3
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
 from ranking_evaluate.cli.payers.payer import Mandate, PayError
-from ranking_evaluate.cli.sandbox import SMALL_INPUT, first_call, summary, write_info
+from ranking_evaluate.cli.sandbox import SMALL_INPUT, exports_text, first_call, info_text, summary, write_private
+from ranking_evaluate.payments.config import USDC
 from ranking_evaluate.sandbox import Sandbox, SandboxError
 from ranking_evaluate.sandbox.processes import free_port, is_port_free
+from ranking_evaluate.sandbox.x402 import BASE_SEPOLIA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,10 +121,48 @@ def test_a_taken_port_is_named(sandbox: Callable[..., Sandbox]) -> None:
 
 def test_the_info_file_appears_whole_and_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "info.json"
-    write_info(path, {"origin": "http://127.0.0.1:8402"})
+    write_private(path, info_text({"origin": "http://127.0.0.1:8402"}))
     assert json.loads(path.read_text()) == {"origin": "http://127.0.0.1:8402"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_shell_takes_in_what_the_example_clients_read(sandbox: Callable[..., Sandbox], tmp_path: Path) -> None:
+    path = tmp_path / "sandbox.env"
+    with sandbox() as running:
+        x402, mpp = running.protocols
+        write_private(path, exports_text(running.exports))
+        told = subprocess.run(["env", "-i", "sh", "-c", f". {path}; env"], capture_output=True, text=True, check=True)
+    given = dict(line.split("=", 1) for line in told.stdout.splitlines())
+    assert (
+        given.items()
+        >= {
+            "ORIGIN": running.origin,
+            "WALLET_KEY": x402.payer.key,
+            "X402_NETWORK": x402.network,
+            "X402_ASSET": x402.asset,
+            "MPP_NETWORK": mpp.network,
+            "MPP_ASSET": mpp.asset,
+            "MPP_RPC_URL": mpp.rpc,
+        }.items()
+    )
+    assert x402.payer == mpp.payer
+
+
+def test_the_chains_have_multicall3_as_real_ones_do(sandbox: Callable[..., Sandbox]) -> None:
+    address = Web3.to_checksum_address("0xcA11bde05977b3631167028862bE2a173976CA11")
+    with sandbox() as running:
+        for funded in running.protocols:
+            code = Web3(Web3.HTTPProvider(funded.rpc)).eth.get_code(address)
+            # The digest that it has on Ethereum, Base and the others.
+            assert Web3.keccak(code).hex() == "d5c15df687b16f2ff992fc8d767b4216323184a2bbc6ee2f9c398c318e770891"
+
+
+def test_a_chain_that_passes_for_base_sepolia_has_the_token_where_usdc_is(sandbox: Callable[..., Sandbox]) -> None:
+    with sandbox(x402_network=BASE_SEPOLIA) as running:
+        x402 = running.protocols[0]
+        assert (x402.network, x402.asset) == (BASE_SEPOLIA, USDC[BASE_SEPOLIA].asset)
+        assert x402.balance(x402.payer.address) == 1_000 * 10**6
 
 
 def test_pay_buys_from_the_real_service_once_over_each_protocol_and_as_the_sandbox_says(tmp_path: Path) -> None:
@@ -177,3 +220,27 @@ def printed(table: Table) -> str:
     with console.capture() as capture:
         console.print(table)
     return capture.get()
+
+
+def test_the_command_prints_and_writes_what_the_example_clients_read(tmp_path: Path) -> None:
+    env, info = tmp_path / "sandbox.env", tmp_path / "sandbox.json"
+    command = [f"{sysconfig.get_path('scripts')}/ranking-evaluate", "sandbox", "--port", "0", "--base-sepolia"]
+    running = subprocess.Popen(
+        [*command, "--env", env, "--info", info],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    deadline = time.monotonic() + 60
+    while not (env.exists() and info.exists()):
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    written, network = env.read_text(), json.loads(info.read_text())["x402"]["network"]
+    assert (env.stat().st_mode & 0o777, info.stat().st_mode & 0o777) == (0o600, 0o600)
+    running.send_signal(signal.SIGINT)
+    said, _ = running.communicate(timeout=30)
+    assert written in said.decode()
+    assert f"export X402_NETWORK={BASE_SEPOLIA}\n" in written
+    assert network == BASE_SEPOLIA
+    assert running.returncode == 0
+    assert list(tmp_path.glob("sandbox.*")) == []

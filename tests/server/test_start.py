@@ -21,7 +21,12 @@ async def app(scope: Scope, receive: Callable[..., Any], send: Callable[..., Any
 
 def configured(*trusted_proxies: str) -> uvicorn.Config:
     return configuration(
-        app, limits=Limits(), refusals=BareRefusals(), trusted_proxies=trusted_proxies, graceful_seconds=2
+        app,
+        limits=Limits(),
+        refusals=BareRefusals(),
+        client_of=str,
+        trusted_proxies=trusted_proxies,
+        graceful_seconds=2,
     )
 
 
@@ -46,4 +51,4 @@ def test_the_parser_is_asserted_at_the_start(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_no_trusted_proxy_means_no_proxy_headers() -> None:
     config = configured("10.0.0.1")
-    assert (config.proxy_headers, config.forwarded_allow_ips) == (True, ["10.0.0.1"])
+    assert (config.proxy_headers, config.forwarded_allow_ips) == (True, ["10.0.0.1/32", "::ffff:a00:1/128"])

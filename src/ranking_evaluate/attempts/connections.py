@@ -12,12 +12,14 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.deadline import Deadline, within
 
 CONNECTIONS: Final = 8
 """How many at once: more than a server of a few cores works off, and ten replicas stay below its usual 100."""
@@ -88,7 +90,8 @@ class Connections:
         await self._take_place()
         try:
             connection = await self._idle_one() or await self._connect()
-            deadline = asyncio.get_running_loop().call_later(seconds or self._patience.use, _hang_up, connection)
+            deadline = Deadline(asyncio.get_running_loop(), partial(_hang_up, connection))
+            deadline.set(seconds or self._patience.use)
             try:
                 yield connection
             finally:
@@ -105,7 +108,7 @@ class Connections:
             await self._places.acquire()
             return
         try:
-            async with asyncio.timeout(self._patience.connect):
+            async with within(self._patience.connect):
                 await self._places.acquire()
         except TimeoutError:
             raise StoreUnavailable("every connection to the database is in use") from None

@@ -6,8 +6,9 @@ typical input.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import apsw
 
@@ -15,6 +16,9 @@ from ranking_evaluate.attempts.sqlite_file import StoreFile
 from ranking_evaluate.attempts.store import StoreUnavailable
 
 T = TypeVar("T")
+
+LOOK_SECONDS: Final = 0.01
+"""How often it is looked at whether the file was replaced; a look takes as long as a read."""
 
 
 class Reader:
@@ -26,12 +30,16 @@ class Reader:
 
     def __init__(self, connect: Callable[[], StoreFile]) -> None:
         self._connect = connect
+        self._look_again = 0.0
         self._file: StoreFile | None = None
 
     def read(self, run: Callable[[apsw.Connection], T]) -> T:
         """Return what `run` returned of one instant of the store; raises `StoreUnavailable` when it cannot be read."""
-        if self._file is not None and self._file.is_moved():
-            self.close()
+        now = time.monotonic()
+        if self._file is not None and now >= self._look_again:
+            self._look_again = now + LOOK_SECONDS
+            if self._file.is_moved():
+                self.close()
         if self._file is None:
             self._file = self._connect()
         db = self._file.db

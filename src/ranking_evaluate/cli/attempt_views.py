@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.shown import shown
+from ranking_evaluate.cli.streams import tell
 from ranking_evaluate.core.instants import written
+from ranking_evaluate.core.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +111,10 @@ def card(case: Case) -> Table:
         ("over at", None if attempt.expires_at is None else written(attempt.expires_at)),
     ):
         if value is not None:
-            table.add_row(name, plain(value))
+            table.add_row(name, visible(value))
     for at, n, audit in case.audits:
         words = f"{written(at)}, attempt {n}: {audit.what} by {audit.who} ({audit.evidence})"
-        table.add_row("decision", plain(words))
+        table.add_row("decision", visible(words))
     return table
 
 
@@ -154,11 +155,6 @@ def print_table(table: Table, at_least: int) -> None:
     console.print(table)
 
 
-def plain(text: str) -> str:
-    """Return a provider's text without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "?" for each in text)
-
-
 def print_json(document: object) -> None:
     """Print a document for programs."""
-    typer.echo(json.dumps(document, indent=2))
+    tell(json.dumps(document, indent=2))

@@ -16,7 +16,9 @@ import typer
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, State
 from ranking_evaluate.cli import attempt_views as views
+from ranking_evaluate.cli.streams import say, tell
 from ranking_evaluate.contract.replay import REPLAY_HOURS
+from ranking_evaluate.core.visible import visible
 
 if TYPE_CHECKING:
     from ranking_evaluate.attempts.store import AttemptStore
@@ -68,11 +70,11 @@ def list_attempts(
         views.print_json([views.document(attempt, now) for attempt in found])
         return
     if not found:
-        typer.echo("No attempts." if state is None else f"No {state} attempts.")
+        tell("No attempts." if state is None else f"No {state} attempts.")
         return
     views.print_table(views.listing(found, now), views.LIST_WIDTH_BESIDE_KEYS + max(len(one.key) for one in found))
     if len(found) == limit:
-        typer.echo(f"These are the {limit} that changed last; --limit shows more.")
+        tell(f"These are the {limit} that changed last; --limit shows more.")
 
 
 @attempts.command("show")
@@ -92,7 +94,7 @@ def show(
 
     found = run(work())
     if found is None:
-        typer.echo(f"Nothing is recorded under the key {key}.", err=True)
+        say(f"Nothing is recorded under the key {visible(key)}.")
         raise typer.Exit(REFUSED)
     case, evidence = found
     if as_json:
@@ -103,9 +105,9 @@ def show(
     if evidence is not None:
         from ranking_evaluate.reconcile import in_words
 
-        typer.echo(f"\nThe chain says: {views.plain(in_words(evidence))}.")
+        tell(f"\nThe chain says: {visible(in_words(evidence))}.")
     if advice:
-        typer.echo(f"\n{advice}")
+        tell(f"\n{advice}")
 
 
 @attempts.command("settle")
@@ -155,9 +157,9 @@ def refund(
 
     refusal = run(work())
     if refusal is not None:
-        typer.echo(f"Refused. {refusal}", err=True)
+        say(f"Refused. {visible(str(refusal))}")
         raise typer.Exit(REFUSED)
-    typer.echo("Recorded. `ranking-evaluate sales` shows the refund on the day of this record.")
+    tell("Recorded. `ranking-evaluate sales` shows the refund on the day of this record.")
 
 
 async def _refund(store: AttemptStore, key: str, tx: str, tx_paid: str | None) -> str | None:
@@ -200,9 +202,9 @@ def backup(
 
     refusal = f"{file} exists; a copy goes into a new file." if file.exists() else run(work())
     if refusal is not None:
-        typer.echo(refusal, err=True)
+        say(visible(refusal))
         raise typer.Exit(UNUSABLE)
-    typer.echo(f"Copied to {file}.")
+    tell(f"Copied to {visible(str(file))}.")
 
 
 def operator() -> str:
@@ -252,7 +254,7 @@ def _decide(decision: Callable[[Reconciler], Awaitable[Attempt]]) -> tuple[Attem
     try:
         return run(work())
     except DecisionRefused as refusal:
-        typer.echo(f"Refused. {refusal}", err=True)
+        say(f"Refused. {visible(str(refusal))}")
         raise typer.Exit(REFUSED) from None
 
 
@@ -271,7 +273,7 @@ def run(work: Awaitable[T]) -> T:
     except StoreUnavailable as error:
         lines = [f"{error}", "Is RANKING_EVALUATE_DATABASE_URL the one of the service?"]
     for line in lines:
-        typer.echo(line, err=True)
+        say(visible(line))
     raise typer.Exit(UNUSABLE)
 
 
@@ -280,4 +282,4 @@ def _report(decided: tuple[Attempt, Case | None], as_json: bool, text: str) -> N
     if as_json:
         views.print_json(views.document(attempt, attempt.updated_at) | (views.decisions(case) if case else {}))
     else:
-        typer.echo(text)
+        tell(text)

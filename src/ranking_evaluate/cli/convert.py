@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ranking_evaluate.cli.streams import name_of, stop, write
+from ranking_evaluate.cli.streams import name_of, say, stop, write
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.interchange.convert import Conversion
 from ranking_evaluate.interchange.convert import convert as convert_files
 from ranking_evaluate.interchange.files import Format, load_qrels, load_run
@@ -48,7 +49,7 @@ def convert(
         conversion = convert_files(grades, load_run(name_of(run), run, form), k)
     except FileError as error:
         stop(str(error))
-    typer.echo(account(conversion), err=True)
+    say(account(conversion))
     if conversion.omitted and not allow_omitted:
         stop("Nothing was written. With --allow-omitted the topics that fit are written, without these.")
     if not conversion.inputs:
@@ -83,7 +84,8 @@ def account(conversion: Conversion) -> str:
     inputs = _count(len(conversion.inputs), "input")
     paragraphs = [f"{_count(total, 'judged topic')}: {len(written):,} in {inputs}, {len(omitted):,} that cannot fit."]
     if omitted:
-        paragraphs.append("\n".join(["Cannot fit:", *(f"  {topic}: {reason}" for topic, reason in omitted.items())]))
+        reasons = (f"  {visible(topic)}: {reason}" for topic, reason in omitted.items())
+        paragraphs.append("\n".join(["Cannot fit:", *reasons]))
     remarks = {
         "The run ranks nothing, so nothing is retrieved": conversion.without_run,
         "No relevant judgment, so recall, reciprocal rank and average precision are undefined and not averaged, where "
@@ -104,4 +106,4 @@ def _count(number: int, noun: str) -> str:
 
 
 def _listed(topics: Collection[str]) -> str:
-    return f"{_count(len(topics), 'topic')} ({', '.join(topics)})"
+    return f"{_count(len(topics), 'topic')} ({', '.join(map(visible, topics))})"

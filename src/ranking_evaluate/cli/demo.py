@@ -19,6 +19,7 @@ from ranking_evaluate.cli.pay import Order, http_client, new_key, read_receipt
 from ranking_evaluate.cli.payers import PAYERS
 from ranking_evaluate.cli.payers.payer import Mandate, PayError, ReceiptFacts
 from ranking_evaluate.cli.sandbox import require_sandbox, termination_as_interrupt
+from ranking_evaluate.cli.streams import say
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.figures import LABELS
 
@@ -240,13 +241,13 @@ def demo() -> None:
                 elif len(running.protocols) > 1:
                     console.print("\nEvery protocol sold the same bytes.")
     except (SandboxError, PayError, DemoError, httpx.HTTPError, OSError) as error:
-        typer.echo(f"The demonstration failed. {error}", err=True)
+        say(f"The demonstration failed. {error}")
         raise typer.Exit(1) from error
     except KeyboardInterrupt:
-        typer.echo("Interrupted.", err=True)
+        say("Interrupted.")
         raise typer.Exit(130) from None
     if failed:
-        typer.echo("The demonstration failed. Not true: " + "; ".join(failed), err=True)
+        say("The demonstration failed. Not true: " + "; ".join(failed))
         raise typer.Exit(1)
     console.print("\nEverything above was checked and holds.", style="bold green")
 

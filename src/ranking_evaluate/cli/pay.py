@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import re
 import time
 import uuid
 from base64 import urlsafe_b64decode
@@ -26,7 +26,9 @@ from ranking_evaluate.cli import saved_credential
 from ranking_evaluate.cli.payers import PAYERS
 from ranking_evaluate.cli.payers.payer import UNCLEAR, Mandate, PayError, Signed
 from ranking_evaluate.cli.saved_credential import SavedCredential
+from ranking_evaluate.cli.streams import say, write_answer
 from ranking_evaluate.contract.idempotency import is_key
+from ranking_evaluate.core.visible import visible
 
 CONNECT_SECONDS: Final = 10.0
 # Above the time in which the service settles, whatever its provider does.
@@ -34,6 +36,11 @@ ANSWER_SECONDS: Final = 130.0
 PATIENCE_SECONDS: Final = 150.0
 PAUSE_SECONDS: Final = 2.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
+
+WORDS_LENGTH: Final = 1000
+"""Characters of each of a server's texts that are printed."""
+
+_WORDS: Final = ("code", "detail", "nextStep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +164,7 @@ def _deliver(
         pause = PAUSE_SECONDS
         try:
             response = _post(order, client, saved)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             trouble = f"The connection failed ({type(error).__name__})."
         else:
             if response.is_success:
@@ -188,7 +195,7 @@ def _attempt_state(order: Order, client: httpx.Client) -> str | None:
     """Return the state that the service has of the purchase under this key, or None when it knows none."""
     try:
         response = client.get(httpx.URL(order.url).join("/v1/attempts"), headers={"Idempotency-Key": order.key})
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         raise PayError(
             f"The service cannot be asked about the key ({type(error).__name__}). Nothing was sent."
         ) from error
@@ -204,7 +211,7 @@ def _post(order: Order, client: httpx.Client, saved: SavedCredential | None) -> 
     credential = {} if saved is None else {saved.header: saved.value}
     try:
         return client.post(order.url, content=order.body, headers={**order.headers, **credential})
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         if saved is None:
             raise PayError(f"The service cannot be reached ({type(error).__name__}). Nothing was paid.") from error
         raise
@@ -221,7 +228,7 @@ def _answer(order: Order, response: httpx.Response) -> Answer:
 def _problem(response: httpx.Response) -> dict[str, Any]:
     try:
         content = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -229,20 +236,22 @@ def _problem(response: httpx.Response) -> dict[str, Any]:
 def _explain(response: httpx.Response) -> str:
     """Return the service's own words about an answer that is not the wanted one."""
     problem = _problem(response)
-    words = [str(problem[name]).rstrip(".") for name in ("code", "detail", "nextStep") if problem.get(name)]
+    # On one line and not endless, so that none of them passes for a line of ours, or hides one.
+    texts = [text for name in _WORDS if isinstance(text := problem.get(name), str) and text]
+    words = [visible(text[:WORDS_LENGTH]).rstrip(".") for text in texts]
     return f"The service answered {response.status_code}" + "".join(f"; {word}" for word in words) + "."
 
 
 def _retry_after(response: httpx.Response) -> float:
     value = response.headers.get("Retry-After", "")
-    return min(float(value), LONGEST_PAUSE_SECONDS) if value.isdigit() else PAUSE_SECONDS
+    return min(float(value), LONGEST_PAUSE_SECONDS) if re.fullmatch(r"[0-9]{1,9}", value) else PAUSE_SECONDS
 
 
 def read_receipt(header: str) -> dict[str, Any]:
     """Return the members of a receipt header of either protocol: JSON in base64. Empty when it cannot be read."""
     try:
         content = json.loads(urlsafe_b64decode(header.replace("+", "-").replace("/", "_") + "=" * (-len(header) % 4)))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -313,7 +322,14 @@ def pay(
             help="The most that may be paid, in whole units of the asset; by default this release's highest price."
         ),
     ] = None,
-    asset: Annotated[str | None, typer.Option(help="The one asset to pay with, by address.")] = None,
+    asset: Annotated[
+        str | None,
+        typer.Option(help="The one asset to pay with, by address; by default only dollars that the SDK knows."),
+    ] = None,
+    decimals: Annotated[
+        int | None,
+        typer.Option(min=0, max=30, help="x402: the decimals of --asset, where the SDK does not know the token."),
+    ] = None,
     rpc_url: Annotated[
         str | None,
         typer.Option(help="MPP: the chain's node; by default RANKING_EVALUATE_MPP_RPC_URL, else the SDK's own."),
@@ -336,24 +352,22 @@ def pay(
         raise typer.BadParameter("Put the private key of the wallet into the variable RANKING_EVALUATE_WALLET_KEY.")
     if key is None:
         key = new_key()
-        _say(f"Idempotency key: {key}")
+        say(f"Idempotency key: {key}")
     order = Order(url=url, protocol=protocol, body=input_file.read(), key=key)
     mandate = Mandate(
-        wallet_key=wallet.key, key=key, max_amount=limit, asset=asset, rpc_url=rpc_url or wallet.mpp_rpc_url
+        wallet_key=wallet.key,
+        key=key,
+        max_amount=limit,
+        asset=asset,
+        decimals=decimals,
+        rpc_url=rpc_url or wallet.mpp_rpc_url,
     )
     try:
         with http_client(url) as client:
-            answer = run_pay(order, mandate, state_dir=state_dir, client=client, say=_say)
+            answer = run_pay(order, mandate, state_dir=state_dir, client=client, say=say)
     except PayError as error:
-        _say(str(error))
+        say(str(error))
         raise typer.Exit(error.exit_code) from error
-    sys.stdout.buffer.write(answer.body)
-    sys.stdout.buffer.flush()
-    if sys.stdout.isatty():
-        typer.echo()
+    write_answer(answer.body)
     if answer.receipt is not None:
-        _say(f"{'Replayed' if answer.replayed else 'Paid'}. Receipt: {json.dumps(read_receipt(answer.receipt))}")
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
+        say(f"{'Replayed' if answer.replayed else 'Paid'}. Receipt: {json.dumps(read_receipt(answer.receipt))}")

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from ranking_evaluate.bootstrap import WIRES
+from ranking_evaluate.cli.streams import say
 from ranking_evaluate.contract.reference import FOLDER, render
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.settings import document as settings_document
 
 
@@ -25,14 +27,14 @@ def reference(
     left = sorted(written - rendered.keys())
     if check:
         for path in (*stale, *left):
-            typer.echo(f"{path} is stale: run `ranking-evaluate reference`.", err=True)
+            say(f"{visible(path)} is stale: run `ranking-evaluate reference`.")
         raise typer.Exit(1 if stale or left else 0)
     for path in stale:
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_bytes(rendered[path])
     for path in left:
         (directory / path).unlink()
-    typer.echo(f"{len(rendered)} documents, {len(stale)} of them written, {len(left)} removed.", err=True)
+    say(f"{len(rendered)} documents, {len(stale)} of them written, {len(left)} removed.")
 
 
 def _content(path: Path) -> bytes | None:

@@ -36,7 +36,8 @@ def report(
     The page stands alone: it needs no network and runs no script. The digest of each result is checked; with --input
     the whole response is computed again. The same files give the same bytes.
 
-    In CSV an id that a spreadsheet would take for a formula gets an apostrophe before it.
+    In CSV every cell is quoted, and a text that a spreadsheet would take for a formula gets an apostrophe before it, on
+    each of its lines.
 
     Exit codes: 0 written, whatever the digests say; 2 a file is no response.
     """

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -14,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from ranking_evaluate.cli.attempt_views import plain, print_table, tokens
+from ranking_evaluate.cli.attempt_views import print_json, print_table, tokens
 from ranking_evaluate.cli.attempts import open_store, run
+from ranking_evaluate.cli.streams import write
+from ranking_evaluate.core.visible import visible
+from ranking_evaluate.interchange.csv_table import csv_table
 
 if TYPE_CHECKING:
     from ranking_evaluate.attempts.sales import Sale
@@ -25,6 +25,10 @@ PAGE: Final = 10_000
 
 TABLE_WIDTH: Final = 160
 """Columns for a payer, a network, an asset and the figures: an address that was folded could not be copied."""
+
+
+AMOUNTS: Final = ("sold", "refunded", "kept")
+"""The members that are base units of the asset."""
 
 
 class By(StrEnum):
@@ -61,10 +65,10 @@ class Line:
         """What was sold and not paid back."""
         return self.sold - self.refunded
 
-    def document(self, by: By) -> dict[str, object]:
-        """Return the line as JSON and CSV have it: amounts as text, since no number of theirs is exact."""
+    def document(self, by: By) -> dict[str, str | int]:
+        """Return the line as JSON has it: amounts as text, since a reader of JSON may round a number."""
         members = asdict(self) | {"kept": self.kept}
-        amounts = {name: str(members[name]) for name in ("sold", "refunded", "kept")}
+        amounts = {name: str(members[name]) for name in AMOUNTS}
         return {by.value: members.pop("group"), **members, **amounts}
 
 
@@ -93,9 +97,9 @@ def sales(
     match output:
         case Format.JSON:
             totals = [_without_group(line.document(by), by) for line in _totals(lines)]
-            typer.echo(json.dumps({"lines": [line.document(by) for line in lines], "totals": totals}, indent=2))
+            print_json({"lines": [line.document(by) for line in lines], "totals": totals})
         case Format.CSV:
-            _write_csv(lines, by)
+            write(_csv(lines, by).encode())
         case Format.TABLE:
             print_table(_table(lines, by), TABLE_WIDTH)
 
@@ -141,17 +145,20 @@ def _totals(lines: Iterable[Line]) -> list[Line]:
     return list(totals.values())
 
 
-def _without_group(document: dict[str, object], by: By) -> dict[str, object]:
+def _without_group(document: dict[str, str | int], by: By) -> dict[str, str | int]:
     # By network the group and the network are one member.
     return document if by is By.NETWORK else {name: value for name, value in document.items() if name != by.value}
 
 
-def _write_csv(lines: Iterable[Line], by: By) -> None:
+def _csv(lines: Iterable[Line], by: By) -> str:
     rows = [line.document(by) for line in lines]
-    names = rows[0] if rows else Line("", "", "").document(by)
-    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    names = list(rows[0] if rows else Line("", "", "").document(by))
+    return csv_table(names, ([_cell(name, row[name]) for name in names] for row in rows))
+
+
+def _cell(name: str, value: str | int) -> str | int:
+    # Text in JSON, where a reader might round it; in CSV a number, since what was paid back may exceed what was sold.
+    return int(value) if name in AMOUNTS else value
 
 
 def _table(lines: list[Line], by: By) -> Table:
@@ -162,7 +169,7 @@ def _table(lines: list[Line], by: By) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for line in (*lines, *_totals(lines)):
         counts = (str(line.sales), tokens(line.sold), str(line.refunds), tokens(line.refunded), tokens(line.kept))
-        table.add_row(*(plain(text) for text in (line.group, line.network, line.asset)), *counts)
+        table.add_row(*(visible(text) for text in (line.group, line.network, line.asset)), *counts)
     return table
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from ranking_evaluate.cli.streams import say, tell
 
 if TYPE_CHECKING:
     from ranking_evaluate.sandbox import FundedProtocol, Sandbox
@@ -44,7 +47,7 @@ def require_sandbox() -> None:
             missing = str(error)
         else:
             return
-    typer.echo(f"Something is missing: {missing}.\n{NEEDS}", err=True)
+    say(f"Something is missing: {missing}.\n{NEEDS}")
     raise typer.Exit(2)
 
 
@@ -66,8 +69,18 @@ def termination_as_interrupt() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def write_info(path: Path, info: dict[str, Any]) -> None:
-    """Write the info file in one step, so that whoever waits for it never reads half of it.
+def info_text(info: dict[str, Any]) -> str:
+    """Return the info file: addresses and keys, for programs."""
+    return f"{json.dumps(info, indent=2)}\n"
+
+
+def exports_text(exports: Mapping[str, str]) -> str:
+    """Return what a shell takes in for the example clients, a line for each variable."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in exports.items())
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file in one step, so that whoever waits for it never reads half of it.
 
     It holds private keys of the sandbox's wallets: its owner alone may read it.
     """
@@ -75,8 +88,7 @@ def write_info(path: Path, info: dict[str, Any]) -> None:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(info, file, indent=2)
-            file.write("\n")
+            file.write(text)
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -122,6 +134,17 @@ def sandbox(
     info: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write addresses and keys to FILE, as JSON, when all is ready.")
     ] = None,
+    env: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write to FILE, for a shell to read, what the example clients need."),
+    ] = None,
+    base_sepolia: Annotated[
+        bool,
+        typer.Option(
+            "--base-sepolia",
+            help="Let the x402 chain pass for Base Sepolia and its token for USDC, for clients that know no other.",
+        ),
+    ] = False,
 ) -> None:
     """Run everything on this machine until interrupted: chains, token, facilitator, funded wallets and the service.
 
@@ -131,26 +154,31 @@ def sandbox(
     """
     require_sandbox()
     from ranking_evaluate.sandbox import Sandbox, SandboxError
+    from ranking_evaluate.sandbox.x402 import BASE_SEPOLIA, LOCAL
 
     console = Console()
-    written = False
+    written: list[Path] = []
+    network = BASE_SEPOLIA if base_sepolia else LOCAL
     try:
-        with termination_as_interrupt(), Sandbox(port=port) as running:
+        with termination_as_interrupt(), Sandbox(port=port, x402_network=network) as running:
             console.print(summary(running))
             for funded in running.protocols:
                 console.print(f"\nA first call over {funded.protocol}:", style="bold")
                 # Printed raw: a command line that was wrapped or coloured could not be copied.
-                typer.echo(first_call(running, funded))
-            console.print("\nInterrupt (Ctrl+C) to stop.")
-            if info is not None:
-                write_info(info, running.info)
-                written = True
+                tell(first_call(running, funded))
+            console.print(f"\nFor the clients of {running.origin}/reference/ (--env FILE writes this):", style="bold")
+            tell(exports_text(running.exports))
+            console.print("Interrupt (Ctrl+C) to stop.")
+            for path, text in ((info, info_text(running.info)), (env, exports_text(running.exports))):
+                if path is not None:
+                    write_private(path, text)
+                    written.append(path)
             running.watch()
     except KeyboardInterrupt:
         console.print("Stopped.")
     except (SandboxError, OSError) as error:
-        typer.echo(f"The sandbox failed. {error}", err=True)
+        say(f"The sandbox failed. {error}")
         raise typer.Exit(1) from error
     finally:
-        if info is not None and written:
-            info.unlink(missing_ok=True)
+        for path in written:
+            path.unlink(missing_ok=True)

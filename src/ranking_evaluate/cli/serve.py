@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from ranking_evaluate.cli.streams import say
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.settings import PREFIX, Settings, SettingsError, read_settings
 
 
@@ -20,7 +22,7 @@ def serve(
         _serve(read_settings(host=host, port=port), host, port)
     except SettingsError as error:
         for fault in error.faults:
-            typer.echo(fault, err=True)
+            say(visible(fault))
         raise typer.Exit(2) from None
 
 
@@ -29,6 +31,8 @@ def _serve(settings: Settings, host: str, port: int) -> None:
     from ranking_evaluate import telemetry
     from ranking_evaluate.bootstrap import build
     from ranking_evaluate.http.early_refusals import EarlyRefusals
+    from ranking_evaluate.http.requests import counted_as
+    from ranking_evaluate.purchase import RECORD_FOR
     from ranking_evaluate.server import start
     from ranking_evaluate.server.limits import Limits
 
@@ -43,13 +47,14 @@ def _serve(settings: Settings, host: str, port: int) -> None:
             app,
             listener,
             limits=Limits(),
-            refusals=EarlyRefusals(app.state.parts.header_names),
+            refusals=EarlyRefusals(app.state.parts.header_names, app.state.parts.cors),
+            client_of=counted_as,
             explain=_explain,
             trusted_proxies=settings.trusted_proxies,
-            graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15,
+            graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15 + RECORD_FOR,
         )
     except start.StartFailed as error:
-        typer.echo(error, err=True)
+        say(visible(str(error)))
         raise typer.Exit(2) from None
 
 

@@ -1,4 +1,8 @@
-"""What the free commands write: answers byte for byte on standard output, reasons on standard error."""
+"""Everything that a command writes: exact bytes, and words for people, which reach a terminal without its commands.
+
+Much of it was written by others: a server, a chain, a file. A terminal obeys control characters (it sets the clipboard,
+or types for its owner), so none is printed. `tests/cli/test_terminal.py` holds every command against a hostile one.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Final, NoReturn
 import typer
 
 from ranking_evaluate.contract.errors import refusal
+from ranking_evaluate.core.visible import visible
 
 if TYPE_CHECKING:
     from ranking_evaluate.core.errors import OperationError
@@ -22,15 +27,38 @@ def name_of(file: IO[bytes]) -> str:
     return name if isinstance(name, str) and name != "<stdin>" else "standard input"
 
 
+def printable(text: str) -> str:
+    """Return our own lines as they may be printed; what others wrote in them is made visible where it is put in.
+
+    Here is the second look: after it, line breaks alone are left of what a terminal obeys.
+    """
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def tell(text: str) -> None:
+    """Print what was asked for, for people, on standard output."""
+    typer.echo(printable(text))
+
+
+def say(text: str) -> None:
+    """Print what happens, or went wrong, on standard error."""
+    typer.echo(printable(text), err=True)
+
+
 def write(data: bytes) -> None:
-    """Write bytes to standard output, and nothing else."""
+    """Write bytes to standard output, and nothing else; a terminal is shown them as far as they are harmless."""
+    if sys.stdout.isatty():
+        data = printable(data.decode(errors="backslashreplace")).encode()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def write_answer(body: bytes) -> None:
-    """Write a response to standard output: exactly its bytes, but on a terminal the prompt gets a line of its own."""
-    write(body + b"\n" if sys.stdout.isatty() else body)
+    """Write a response to standard output: exactly its bytes, but a terminal is shown it on one line of its own."""
+    if sys.stdout.isatty():
+        tell(visible(body.decode(errors="backslashreplace")))
+    else:
+        write(body)
 
 
 def problem(error: OperationError) -> dict[str, object]:
@@ -42,10 +70,12 @@ def problem(error: OperationError) -> dict[str, object]:
 
 def refuse(error: OperationError) -> NoReturn:
     """End the command with the problem on standard error."""
-    stop(json.dumps(problem(error), indent=2, ensure_ascii=False))
+    # In ASCII, since it is JSON: a character that was made visible would be another one.
+    say(json.dumps(problem(error), indent=2))
+    raise typer.Exit(REFUSED)
 
 
 def stop(text: str, code: int = REFUSED) -> NoReturn:
-    """End the command with a reason on standard error."""
-    typer.echo(text, err=True)
+    """End the command with a reason on standard error, which is one line."""
+    say(visible(text))
     raise typer.Exit(code)

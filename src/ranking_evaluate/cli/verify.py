@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ranking_evaluate.cli.streams import refuse, stop
+from ranking_evaluate.cli.streams import refuse, stop, tell
 from ranking_evaluate.contract import verify as contract
 from ranking_evaluate.core.errors import OperationError
 
@@ -36,13 +36,13 @@ def verify(
     except OperationError as error:
         refuse(error)
     if not found.differences:
-        typer.echo(f"The response holds: {found.operation} {found.version}, byte for byte.")
-        typer.echo(f"  input  SHA-256 {found.input_sha256}")
-        typer.echo(f"  output SHA-256 {found.output_sha256}")
+        tell(f"The response holds: {found.operation} {found.version}, byte for byte.")
+        tell(f"  input  SHA-256 {found.input_sha256}")
+        tell(f"  output SHA-256 {found.output_sha256}")
         return
     count = len(found.differences)
     places = "1 place" if count == 1 else f"{count:,} places"
-    typer.echo(f"The response differs in {places} from what {found.operation} {found.version} answers to this input:")
+    tell(f"The response differs in {places} from what {found.operation} {found.version} answers to this input:")
     for difference in found.differences:
-        typer.echo(f"  {difference.pointer or 'the response'} {difference.text}")
+        tell(f"  {difference.pointer or 'the response'} {difference.text}")
     raise typer.Exit(DIFFERS)

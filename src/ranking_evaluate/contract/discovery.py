@@ -16,19 +16,37 @@ DISCOVERY_KEY: Final = "discovery_example_never_pay_0001"
 """With it an unpaid example gets its challenge, and nothing is ever sold."""
 
 
-class Input(NamedTuple):
-    """An input that works, and schemas of all inputs: the fullest first, for where there is room."""
+class Announcement(NamedTuple):
+    """What a challenge says of an operation: what it does, an input that works, and a schema of them all."""
 
+    description: str
     example: Mapping[str, Any]
-    schemas: tuple[Schema, ...]
+    schema: Schema
 
 
 @cache
-def input_of(operation_id: str) -> Input:
-    """Return the input that a challenge announces for an operation; raises ValueError for an unknown one."""
+def announcements(operation_id: str) -> tuple[Announcement, ...]:
+    """Return what a challenge may say of an operation: the fullest first, for where there is room.
+
+    A schema that says less than the enforced one names in a comment where that stands.
+
+    Raises:
+        ValueError: There is no such operation.
+    """
     operation = registry.find(operation_id)
     whole = input_schema(operation)
-    return Input(operation.example_input, (whole, outline(whole), outline(whole, bounds=False), {"type": "object"}))
+    elsewhere = {"$comment": f"See /reference/services/{operation.id}.json"}
+    bounded, bare = ({**elsewhere, **outline(whole, bounds=bounds)} for bounds in (True, False))
+    names = {**elsewhere, "properties": {name: {} for name in bare["properties"]}, "required": bare["required"]}
+    short = operation.short_input or operation.example_input
+    return (
+        *(
+            Announcement(operation.description, example, schema)
+            for example in (operation.example_input, short)
+            for schema in (whole, bounded, bare)
+        ),
+        *(Announcement(operation.name, short, schema) for schema in (bare, names, {"type": "object"})),
+    )
 
 
 def example_body(operation: Operation[Any]) -> bytes:

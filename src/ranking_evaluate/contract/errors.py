@@ -60,10 +60,11 @@ PROBLEMS: Final[dict[str, Problem]] = {
         "Use one line of 16 to 128 characters A-Z a-z 0-9 _ -, without quotes; nothing was charged.",
     ),
     "PAYMENT_IDENTIFIER_MISMATCH": Problem(
-        "The payment names another purchase",
+        "The payment does not name this purchase",
         False,
-        "A credential goes with the Idempotency-Key that it names, in every resend. For a new purchase let the SDK "
-        "write this key into the payment identifier before it signs.",
+        "If the credential names another Idempotency-Key, send it with that key and the body of that purchase. If it "
+        "names none, or this is a new purchase, send the request with this key and without a credential, and sign the "
+        "terms of that answer: they name the key, and a client has to return the extensions that it is given.",
     ),
     "PAYMENT_PROTOCOL_MISMATCH": Problem(
         "The credential belongs to the other protocol's route",

@@ -62,17 +62,22 @@ def render(wires: Wires, here: Iterable[str] = _ELSEWHERE) -> str:
     )
 
 
+def variable(protocol: str, setting: str) -> str:
+    """Return the environment variable in which the example clients of a protocol look for a setting of it."""
+    return f"{protocol.upper()}_{setting}"
+
+
 def running(origin: str, wires: Wires, taken: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Return what a running service says of itself.
 
     Args:
         origin: Its public origin.
         wires: Every protocol that has routes.
-        taken: By protocol, the settings that the example clients take from the environment.
+        taken: By protocol, its settings: what the example clients take from the environment, and who is paid.
     """
     lines = [f"ORIGIN={origin}"]
     for wire in wires:
-        settings = [f"{name}={value}" for name, value in taken.get(wire.name, {}).items()]
+        settings = [f"{variable(wire.name, name)}={value}" for name, value in taken.get(wire.name, {}).items()]
         lines.append(f"{wire.name}: {' '.join(settings) or 'not taken here; its paths answer 503'}")
     return lines
 

@@ -59,10 +59,14 @@ def render(
         "servers": [{"url": origin}],
         "x-service-info": {
             "categories": sorted({operation.category for operation in OPERATIONS}),
-            "docs": {"homepage": "/", "apiReference": "/reference/", "llms": "/llms.txt"},
+            "docs": {
+                "homepage": f"{origin}/",
+                "apiReference": f"{origin}/reference",
+                "llms": f"{origin}/llms.txt",
+            },
         },
         "x-agentcash-guidance": {"llmsTxtUrl": f"{origin}/llms.txt"},
-        "paths": {**_paid_paths(taken, payments), **_free_paths(free["paths"])},
+        "paths": {**_paid_paths(origin, taken, payments), **_free_paths(free["paths"])},
         "components": {
             "schemas": {
                 "problem": problem_schema(),
@@ -136,15 +140,15 @@ def _contact(contact: str) -> dict[str, str]:
     return {"email": contact.removeprefix("mailto:")} if contact.startswith("mailto:") else {"url": contact}
 
 
-def _paid_paths(wires: Wires, payments: Mapping[str, Mapping[str, PaymentInfo]]) -> dict[str, Any]:
+def _paid_paths(origin: str, wires: Wires, payments: Mapping[str, Mapping[str, PaymentInfo]]) -> dict[str, Any]:
     return {
-        path_of(operation, wire.name): _paid_path(wire, operation, payments[wire.name][operation.id])
+        path_of(operation, wire.name): _paid_path(origin, wire, operation, payments[wire.name][operation.id])
         for operation in OPERATIONS
         for wire in wires
     }
 
 
-def _paid_path(wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> dict[str, Any]:
+def _paid_path(origin: str, wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> dict[str, Any]:
     receipt = {wire.receipt_header: _header("Evidence of the settlement.")}
     answer = {
         "description": (f"The answer, paid; the identical request gets the same bytes again for {REPLAY_HOURS} hours."),
@@ -160,8 +164,10 @@ def _paid_path(wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> d
     }
     terms = {
         "summary": f"Terms of {operation.id} over {wire.name}",
-        "description": "Stateless, for discovery; a credential is refused with 405. Buy with POST.",
+        "description": "For discovery, always 402: buy with POST. A credential is refused with 405.",
         "security": [],
+        # With its price, or indexers would list it as free.
+        "x-payment-info": payment,
         "responses": _refusals(wire, 400, 402, 405, 429, 500, 503),
     }
     return {
@@ -171,7 +177,7 @@ def _paid_path(wire: Wire, operation: Operation[Any], payment: PaymentInfo) -> d
             "description": f"{operation.description} {price(operation)} over {wire.name}.",
             "tags": [operation.id],
             "security": [],
-            "externalDocs": {"url": f"/reference/tools/{operation.id}.md"},
+            "externalDocs": {"url": f"{origin}/reference/tools/{operation.id}.md"},
             "x-payment-info": payment,
             "parameters": [
                 key_parameter("Names this purchase, in every resend of it; random, and never the example."),

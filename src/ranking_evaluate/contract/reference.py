@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
+from typing_extensions import TypedDict
+
 from ranking_evaluate.contract import llms, runnable_cases
 from ranking_evaluate.contract.document import (
     Wires,
@@ -45,6 +47,30 @@ def _pages(wires: Wires) -> Iterator[tuple[str, bytes]]:
     yield from runnable_cases.render().items()
 
 
+class Listed(TypedDict):
+    """One operation in the index, with where its contract, page and example are, and what sells it."""
+
+    id: str
+    contract: str
+    tool: str
+    example: str
+    paths: dict[str, str]
+
+
+def listed(wires: Wires) -> list[Listed]:
+    """Return the index of the reference for programs."""
+    return [
+        {
+            "id": operation.id,
+            "contract": f"/reference/services/{operation.id}.json",
+            "tool": f"/reference/tools/{operation.id}.md",
+            "example": f"/reference/examples/{operation.id}.json",
+            "paths": {wire.name: path_of(operation, wire.name) for wire in wires},
+        }
+        for operation in OPERATIONS
+    ]
+
+
 def _json(document: object) -> bytes:
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
 
@@ -59,24 +85,30 @@ def _example(operation: Operation[Any]) -> dict[str, object]:
 
 
 def _index(wires: Wires) -> str:
+    # Every link is from the root: the page is served under two paths.
     rows = [
-        f"| {operation.name} | [{operation.id}](tools/{operation.id}.md) | [contract](services/{operation.id}.json) | "
-        f"[example](examples/{operation.id}.json) |"
-        for operation in OPERATIONS
+        f"| {operation.name} | [{entry['id']}]({entry['tool']}) | [contract]({entry['contract']}) | "
+        f"[example]({entry['example']}) |"
+        for operation, entry in zip(OPERATIONS, listed(wires), strict=True)
     ]
-    files = [
-        *(f"- [examples/{client.name}](examples/{client.name})" for client in llms.clients(wires)),
-        *(f"- [{path}]({path})" for path in runnable_cases.render()),
-    ]
+    names = [*(f"examples/{client.name}" for client in llms.clients(wires)), *runnable_cases.render()]
     return _page(
         f"# Reference of release {VERSION}",
         NOTICE,
         "How to buy, from nothing: [/llms.txt](/llms.txt). Every route: [/openapi.json](/openapi.json). Every error "
-        "code: [errors.md](errors.md).",
+        "code: [errors.md](/reference/errors.md). This index for programs: [/reference/services](/reference/services).",
         _table("| operation | page | service contract | worked example |", rows),
+        f"Contracts also name as `related` what is not sold here: {', '.join(_sold_elsewhere())}. Two members of "
+        "`releaseSnapshot` are this service's own: `sourceRegistrySha256`, the digest of its contracts, and "
+        "`generatedAt`, the time of its release.",
         "Clients that pay, and cases to edit and to run:",
-        "\n".join(files),
+        _list(f"[{name}](/reference/{name})" for name in names),
     )
+
+
+def _sold_elsewhere() -> list[str]:
+    related = {name for operation in OPERATIONS for name in operation.related}
+    return sorted(related - {operation.id for operation in OPERATIONS})
 
 
 def _errors() -> str:

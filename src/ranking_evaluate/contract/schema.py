@@ -84,7 +84,6 @@ def outline(schema: Schema, *, bounds: bool = True) -> Schema:
             "maxItems",
         }
     return {
-        "$schema": DIALECT,
         "type": "object",
         "properties": {
             name: {keyword: member[keyword] for keyword in member if keyword in kept}

@@ -37,11 +37,12 @@ class Wire:
         credential_header: The request header that pays, in the letters of the protocol's own documents.
         challenge_header: The header of a 402 that names the terms.
         receipt_header: The header of an answer that says what the payment came to.
+        client_headers: Request headers that its clients add by themselves, so that pages must be allowed to send them.
         scheme: The authorization scheme of its credentials, where the credential header is shared with other uses.
         leading_facts: What the published payment workflow says of it, before the names of the headers.
         facts: The same, after them: version or method, scheme, and the official SDK.
-        guide: How to pay, as llms.txt says it: a template with the sources of the clients, `pay_x402.py` as
-            `$pay_x402_py`, and `$first`, the id of the first operation.
+        guide: How to pay, as llms.txt says it, without headings: a template with the sources of the clients,
+            `pay_x402.py` as `$pay_x402_py`, and `$first`, the id of the first operation.
         clients: The example clients that pay; the tests run these very files.
     """
 
@@ -50,6 +51,7 @@ class Wire:
     credential_header: str
     challenge_header: str
     receipt_header: str
+    client_headers: tuple[str, ...] = ()
     scheme: str | None = None
     leading_facts: Facts = ()
     facts: Facts = ()

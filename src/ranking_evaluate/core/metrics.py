@@ -87,7 +87,7 @@ def judge(grades: Collection[float], rules: Rules) -> Judged:
     """Return what the grades of all judgments of one query, in any order, say by themselves."""
     gains = exponential_gains(grades) if rules.gain == "exponential" else grades
     return Judged(
-        relevant_count=sum(grade >= rules.relevant_at_least for grade in grades),
+        relevant_count=len([grade for grade in grades if grade >= rules.relevant_at_least]),
         ideal_dcg=dcg(sorted(gains, reverse=True)[: rules.k]),
     )
 

@@ -165,14 +165,14 @@ class _Worker:
         """Return what one input comes to."""
         try:
             send(self._stream, operation_id.encode(), body)
-            head, found = orjson.loads(receive(self._stream)), receive(self._stream)
+            head, result = orjson.loads(receive(self._stream)), receive(self._stream)
         except (OSError, EOFError) as error:
             raise WorkerLost(f"the worker {'took too long' if isinstance(error, TimeoutError) else 'died'}") from error
         if "bug" in head:
             raise EvaluationBroke(f"{head['bug']}\n{head['frames']}")
         if "refusal" in head:
             return Evaluated(_refusal(head["refusal"]), head["seconds"])
-        return Evaluated(Answer(found, *head["answer"]), head["seconds"])
+        return Evaluated(Answer(operation_id, head["inputSha256"], result), head["seconds"])
 
     def kill(self) -> None:
         """End the process at once; a thread that waits for it then finds out."""

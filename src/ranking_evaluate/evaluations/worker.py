@@ -16,7 +16,6 @@ from typing import Final
 
 import orjson
 
-from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations import registry
 
@@ -61,7 +60,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     for operation in registry.OPERATIONS:
         # What an operation makes ready at its first input is made ready before the first caller waits for it.
-        answer(operation, orjson.dumps(operation.example_input))
+        operation.run(orjson.dumps(operation.example_input))
     stream = socket.socket(fileno=0).makefile("rwb")
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -70,12 +69,12 @@ def main() -> None:
 
 
 def _reply(operation_id: str, body: bytes) -> tuple[bytes, bytes]:
-    """Return the head of a reply, which `processes.py` reads, and the answer's bytes, which are empty without one."""
+    """Return the head of a reply, which `processes.py` reads, and the result, which is empty without one."""
     started = time.process_time()
-    found = b""
+    result = b""
     head: dict[str, object]
     try:
-        answered = answer(registry.find(operation_id), body)
+        evaluation = registry.find(operation_id).run(body)
     except OperationError as error:
         refusal = {"code": error.code, "detail": error.detail, "pointer": error.pointer}
         head = {"refusal": {**refusal, "violations": [list(violation) for violation in error.violations]}}
@@ -83,9 +82,9 @@ def _reply(operation_id: str, body: bytes) -> tuple[bytes, bytes]:
         # Without the error's text, which may quote the input.
         head = {"bug": type(error).__name__, "frames": "".join(traceback.format_tb(error.__traceback__))}
     else:
-        found = answered.body
-        head = {"answer": [answered.input_sha256, answered.output_sha256]}
-    return orjson.dumps({**head, "seconds": time.process_time() - started}), found
+        result = evaluation.result
+        head = {"inputSha256": evaluation.input_sha256}
+    return orjson.dumps({**head, "seconds": time.process_time() - started}), result
 
 
 if __name__ == "__main__":

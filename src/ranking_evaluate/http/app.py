@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import FastAPI
-from fastapi.middleware.cors import CORSMiddleware
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.purge import keep_purging
+from ranking_evaluate.http.cors import CorsLayer
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.documents import documents
 from ranking_evaluate.http.errors import HANDLERS
@@ -23,21 +24,20 @@ def build_app(parts: Parts) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await parts.store.open()
-        await parts.rates.open()
-        purging = asyncio.create_task(keep_purging(parts.store), name="purge")
-        for protocol in parts.protocols:
-            await protocol.start()
-        try:
-            yield
-        finally:
-            await parts.purchases.drain()
-            parts.evaluations.close()
-            purging.cancel()
+        # What was opened is closed in the opposite order, also where a later part does not open, or fails to close.
+        async with AsyncExitStack() as closing:
+            await parts.store.open()
+            closing.push_async_callback(parts.store.close)
+            closing.push_async_callback(parts.rates.close)
+            await parts.rates.open()
+            for coroutine in (keep_purging(parts.store), telemetry.keep_telling_repeats()):
+                closing.push_async_callback(_end, asyncio.create_task(coroutine))
             for protocol in parts.protocols:
-                await protocol.close()
-            await parts.store.close()
-            await parts.rates.close()
+                closing.push_async_callback(protocol.close)
+                await protocol.start()
+            closing.callback(parts.evaluations.close)
+            closing.push_async_callback(parts.purchases.drain)
+            yield
 
     app = FastAPI(
         title="ranking-evaluate",
@@ -57,12 +57,12 @@ def build_app(parts: Parts) -> FastAPI:
     )
     # What is added last stands outermost.
     if parts.cors_origins:
-        app.add_middleware(
-            CORSMiddleware,
-            allow_origins=parts.cors_origins,
-            allow_methods=("GET", "POST", "HEAD"),
-            allow_headers=parts.header_names.allowed,
-            expose_headers=parts.header_names.exposed,
-        )
+        app.add_middleware(CorsLayer, cors=parts.cors)
     app.add_middleware(Envelope, parts=parts)
     return app
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended: what it does at its end belongs to the service's own."""
+    task.cancel()
+    await asyncio.wait([task])

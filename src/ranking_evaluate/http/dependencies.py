@@ -15,7 +15,9 @@ from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.evaluations.evaluations import Evaluations
+from ranking_evaluate.http.cors import Cors
 from ranking_evaluate.http.headers import HeaderNames, header_names
+from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.http.requests import client_of, read_headers, read_key
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
@@ -81,9 +83,19 @@ class Parts:
         return header_names(self.wires)
 
     @cached_property
+    def cors(self) -> Cors:
+        """Who may call from a browser."""
+        return Cors(self.cors_origins, self.header_names)
+
+    @cached_property
     def in_flight(self) -> InFlight:
         """The places for requests that are being served."""
         return InFlight(self.max_in_flight, self.evaluations.waiting)
+
+    @cached_property
+    def store_health(self) -> StoreHealth:
+        """Whether the store can be used, for all who ask."""
+        return StoreHealth(self.store)
 
     @cached_property
     def paid(self) -> dict[str, Sold]:
@@ -104,6 +116,7 @@ async def admission(request: Request, parts: Parts) -> InFlight:
     client = client_of(request)
     await parts.evaluations.turn(client)
     await parts.rates.count_request(client)
+    request.state.told.counted = True
     return parts.in_flight
 
 

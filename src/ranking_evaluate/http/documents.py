@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,13 +16,13 @@ from pydantic import Field, with_config
 from starlette.routing import BaseRoute
 from typing_extensions import TypedDict
 
-from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract import home, llms, openapi, reference
 from ranking_evaluate.contract.document import Wires, path_of, price_usd
 from ranking_evaluate.contract.errors import NotFound
+from ranking_evaluate.contract.icon import icon
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.core import canonical
-from ranking_evaluate.http.health import state_of
+from ranking_evaluate.http.health import StoreHealth, state_of
 from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.protocol import Announcement, PaymentProtocol
@@ -29,6 +30,7 @@ from ranking_evaluate.release import VERSION
 
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     ".csv": "text/csv; charset=utf-8",
+    ".ico": "image/x-icon",
     ".json": "application/json",
     ".md": "text/markdown; charset=utf-8",
     ".mjs": "text/javascript; charset=utf-8",
@@ -42,9 +44,15 @@ KEEP_LIVE: Final = "public, max-age=300"
 
 SECURITY_CONTACT_DAYS: Final = 180
 
+_QUALITY: Final = re.compile(r"[01](?:\.[0-9]{0,3})?")
+
+INDEX: Final = "/reference/services"
+PAGES_OF_INDEX: Final = ("/reference", "/reference/")
 
 # The documents whose endings do not tell their media types.
-_WITHOUT_ENDING: Final = {"/reference/": ".md", "/.well-known/x402": ".json"}
+_WITHOUT_ENDING: Final = {**dict.fromkeys(PAGES_OF_INDEX, ".md"), INDEX: ".json", "/.well-known/x402": ".json"}
+
+_ROBOTS: Final = "User-agent: *\nAllow: /\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +67,29 @@ class Document:
 
 def paths(wires: Wires) -> list[str]:
     """Return the path of every document that stays the same while the service runs."""
-    own = ["/llms.txt", "/openapi.json", "/.well-known/x402", "/reference/"]
+    own = ["/llms.txt", "/openapi.json", "/.well-known/x402", *PAGES_OF_INDEX, INDEX, "/favicon.ico", "/robots.txt"]
     return [*own, *(f"/{path}" for path in reference.render(wires) if path != "llms.txt")]
 
 
 def media_type(path: str) -> str:
     """Return the media type of the document at a path."""
     return MEDIA_TYPES[_WITHOUT_ENDING.get(path) or PurePosixPath(path).suffix]
+
+
+def name_of(path: str) -> str:
+    """Return a name for what reads the document at a path: the words of the path."""
+    return "-".join(["read", *re.findall("[A-Za-z0-9]+", path)])
+
+
+def prefers_json(accept: str) -> bool:
+    """Return whether an Accept header names application/json, and no kind of page that is wanted as much."""
+    wanted: dict[str, float] = {}
+    for part in accept.lower().split(","):
+        media_type, *parameters = (one.strip() for one in part.split(";"))
+        quality = next((value for name, _, value in (one.partition("=") for one in parameters) if name == "q"), "1")
+        wanted[media_type] = float(quality) if _QUALITY.fullmatch(quality) else 0.0
+    page = max(wanted.get("text/html", 0.0), wanted.get("text/markdown", 0.0))
+    return wanted.get("application/json", 0.0) > page
 
 
 def documents(
@@ -83,10 +107,16 @@ def documents(
         "/.well-known/x402": orjson.dumps(_well_known(origin, protocols)),
     }
     rendered = reference.render(wires)
+    fixed = {
+        **dict.fromkeys(PAGES_OF_INDEX, rendered["reference/README.md"]),
+        INDEX: orjson.dumps(reference.listed(wires)),
+        "/favicon.ico": icon(),
+        "/robots.txt": _ROBOTS.encode(),
+        **{f"/{name}": content for name, content in rendered.items()},
+    }
     found = {}
     for path in paths(wires):
-        name = "reference/README.md" if path == "/reference/" else path.removeprefix("/")
-        content = live.get(path) or rendered[name]
+        content = live.get(path) or fixed[path]
         etag = f'"{canonical.sha256(content)[:32]}"'
         found[path] = Document(content, media_type(path), KEEP_LIVE if path in live else KEEP_REFERENCE, etag)
     return found
@@ -105,7 +135,7 @@ def serve(document: Document, known: str) -> Response:
     return Response(document.content, headers=headers, media_type=document.media_type)
 
 
-async def show_home(origin: str, store: AttemptStore, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def show_home(origin: str, store: StoreHealth, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
     """Return the home page with the readiness of this moment."""
     page = home.render(origin, await state_of(store, wires, protocols), wires)
     headers = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.contract.errors import RequestMalformed, RequestTimeout, ServiceError
+from ranking_evaluate.http.cors import Cors, origin_of
 from ranking_evaluate.http.headers import HeaderNames
 from ranking_evaluate.http.responses import common_headers, new_request_id, refuse
 from ranking_evaluate.server.limits import Limits
@@ -15,10 +16,12 @@ class EarlyRefusals:
 
     Args:
         names: The header names of the application, for Vary.
+        cors: Who may read them in a browser.
     """
 
-    def __init__(self, names: HeaderNames) -> None:
+    def __init__(self, names: HeaderNames, cors: Cors) -> None:
         self._common = common_headers(names)
+        self._cors = cors
 
     def head_too_long(self, limits: Limits, scope: Scope | None) -> Refusal:
         """Return HEADER_INVALID."""
@@ -40,4 +43,6 @@ class EarlyRefusals:
         response = refuse(error, record.request_id)
         headers = [line for line in response.raw_headers if line[0] != b"content-length"]
         headers += [(b"x-request-id", record.request_id.encode()), *self._common]
+        # The Origin of a head that was not read to its end is not known.
+        headers += self._cors.of_answer(origin_of(scope) if scope else None)
         return Refusal(error.status, tuple(headers), bytes(response.body))

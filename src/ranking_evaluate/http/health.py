@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
 from pydantic import with_config
 from typing_extensions import TypedDict
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.fields import STRICT
 from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
 from ranking_evaluate.release import VERSION
+
+ASK_SECONDS: Final = 1.0
+"""Seconds between two questions to the store: whoever asks whether the service is ready must not keep it busy."""
 
 
 @with_config(STRICT)
@@ -49,21 +58,56 @@ class ServiceState(TypedDict):
     rails: dict[str, ProtocolState]
 
 
+class StoreHealth:
+    """Whether the store can be used: it is asked at most once a second, and one question at a time, for all who ask.
+
+    Args:
+        store: The store.
+        clock: Seconds that only go on.
+    """
+
+    def __init__(self, store: AttemptStore, clock: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._clock = clock
+        self._asked = 0.0
+        self._asking: asyncio.Task[str | None] | None = None
+        self._fault: str | None = None
+
+    async def reason(self) -> str | None:
+        """Return why the store cannot be used, in words that may be published; None when it can."""
+        if self._asking is None or (self._asking.done() and self._clock() - self._asked >= ASK_SECONDS):
+            self._asked = self._clock()
+            self._asking = asyncio.create_task(self._ask(), name="ask whether the store can be used")
+        return await asyncio.shield(self._asking)
+
+    async def _ask(self) -> str | None:
+        try:
+            await self._store.read("readiness-probe-never-used")
+        except StoreUnavailable as error:
+            return self._told("the record of purchases cannot be read", error)
+        try:
+            await self._store.check_writable()
+        except StoreUnavailable as error:
+            return self._told("the record of purchases cannot be written", error)
+        self._fault = None
+        return None
+
+    def _told(self, words: str, error: StoreUnavailable) -> str:
+        """Return the words, and write what the driver says into the log, once: it may name files, hosts and roles."""
+        if self._fault != str(error):
+            self._fault = str(error)
+            telemetry.logger().error(words, reason=self._fault)
+        return words
+
+
 def alive() -> Alive:
     """Return that the process serves."""
     return {"alive": True, "release": VERSION}
 
 
-async def state_of(
-    store: AttemptStore, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]
-) -> ServiceState:
+async def state_of(store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]) -> ServiceState:
     """Return what is ready at this moment; `wires` are all protocols, `protocols` the configured ones."""
-    try:
-        await store.read("readiness-probe-never-used")
-        await store.check_writable()
-        store_reason = None
-    except StoreUnavailable as error:
-        store_reason = str(error)
+    store_reason = await store.reason()
     taken = {protocol.wire.name: protocol for protocol in protocols}
     states = {wire.name: _protocol_state(taken.get(wire.name)) for wire in wires}
     configured = [state for state in states.values() if state["configured"]]

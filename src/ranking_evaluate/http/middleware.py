@@ -12,6 +12,7 @@ from ranking_evaluate import telemetry
 from ranking_evaluate.contract.errors import NotFound
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.errors import answer_bug, answer_refusal
+from ranking_evaluate.http.requests import client_of
 from ranking_evaluate.http.responses import common_headers, new_request_id
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -43,10 +44,8 @@ class Envelope:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 told.status = message["status"]
-                # CORS says by itself that answers vary by Origin, which our own line says too.
-                given = [line for line in message["headers"] if line != (b"vary", b"Origin")]
                 own = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*given, own, *self._common]}
+                message = {**message, "headers": [*message["headers"], own, *self._common]}
             await send(message)
 
         # Servers run each request in a context of its own, so what is bound here ends with it.
@@ -66,6 +65,7 @@ class Envelope:
         finally:
             # The router leaves its route in the scope; a path that has none is the caller's own text.
             told.route = path if protocol else getattr(scope.get("route"), "path", None)
+            told.client = client_of(Request(scope))
             telemetry.log_request(told)
 
 

@@ -1,4 +1,4 @@
-"""The 402 that a GET of a paid path gets: the terms, for discovery. It stores nothing and takes no payment."""
+"""The 402 that a GET of a paid path gets, and a probe: the terms, for discovery. It stores and takes nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def quote(
         raise Unavailable(
             "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
         )
-    offer = offer_of(operation, url=url, key=DISCOVERY_KEY, body=example_body(operation))
+    offer = offer_of(operation, url=url, key=DISCOVERY_KEY, body=example_body(operation), for_discovery=True)
     challenge = await protocol.challenge(offer)
     raise PaymentRequired(
         "PAYMENT_REQUIRED",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -13,10 +13,14 @@ from starlette.requests import ClientDisconnect, Request
 
 from ranking_evaluate.contract.errors import RequestMalformed, TooLarge, UnsupportedMedia
 from ranking_evaluate.contract.idempotency import is_key
+from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.intake import RAW_BYTES
 
 MAX_HEADER_BYTES: Final = 32_768
 MAX_HEADER_LINES: Final = 64
+
+MAX_PROBE_BYTES: Final = 16
+_WHITE_SPACE: Final = b" \t\n\r"
 
 _JSON: Final = re.compile(r'application/json(?:\s*;\s*charset=(?:utf-8|"utf-8"))?', re.IGNORECASE)
 
@@ -53,15 +57,36 @@ def read_key(headers: Mapping[str, str]) -> str:
     return key
 
 
+def is_uncompressed(headers: Mapping[str, str]) -> bool:
+    """Return whether the body is said to be as it is."""
+    return headers.get("content-encoding", "identity").strip().lower() == "identity"
+
+
 def check_media(headers: Mapping[str, str]) -> None:
     """Raise `UnsupportedMedia` unless the body is said to be uncompressed application/json."""
-    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+    if not is_uncompressed(headers):
         raise UnsupportedMedia("UNSUPPORTED_ENCODING", "The body must not be compressed.")
     if not _JSON.fullmatch(headers.get("content-type", "").strip()):
         raise UnsupportedMedia("UNSUPPORTED_MEDIA_TYPE", "The body must be application/json, in UTF-8.")
 
 
-async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
+async def is_probe(request: Request, headers: Mapping[str, str], wires: Iterable[Wire]) -> bool:
+    """Return whether a POST only asks what is sold: no key, no credential, and an empty body or `{}`.
+
+    Indexers ask so, and list nothing but what then answers 402. Of any other body no more is read than shows it.
+    """
+    if "idempotency-key" in headers or any(wire.carries_credential(headers) for wire in wires):
+        return False
+    if not is_uncompressed(headers):
+        return False
+    try:
+        body = await read_body(request, headers, MAX_PROBE_BYTES)
+    except TooLarge:
+        return False
+    return body.translate(None, _WHITE_SPACE) in {b"", b"{}"}
+
+
+async def read_body(request: Request, headers: Mapping[str, str], limit: int = RAW_BYTES) -> bytes:
     """Return the raw body; over the limit it is refused unread, or as soon as it grows over it.
 
     How long it may take to arrive is the server's to say.
@@ -70,8 +95,8 @@ async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
         ClientDisconnect: The caller went away, or was sent away.
     """
     declared = headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > RAW_BYTES:
-        raise _too_large()
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
     body = b""
     more = True
     while more:
@@ -79,8 +104,8 @@ async def read_body(request: Request, headers: Mapping[str, str]) -> bytes:
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         body += message.get("body", b"")
-        if len(body) > RAW_BYTES:
-            raise _too_large()
+        if len(body) > limit:
+            raise _too_large(limit)
         more = message.get("more_body", False)
     return body
 
@@ -91,19 +116,20 @@ async def hung_up(request: Request) -> None:
         pass
 
 
-def _too_large() -> TooLarge:
+def _too_large(limit: int) -> TooLarge:
     # What is left of the body is not read, so the connection ends with this answer.
-    return TooLarge("INPUT_LIMIT", f"The body is over {RAW_BYTES} bytes.", headers={"connection": "close"})
+    return TooLarge("INPUT_LIMIT", f"The body is over {limit} bytes.", headers={"connection": "close"})
 
 
 def client_of(request: Request) -> str:
-    """Return whom a rate counts: the peer's address, and for IPv6 its /64, which one host usually owns whole."""
+    """Return whom a rate counts as the sender of a request."""
     client = request.scope.get("client")
-    return _counted(client[0] if client else "unknown")
+    return counted_as(client[0] if client else "unknown")
 
 
 @lru_cache(maxsize=4096)
-def _counted(host: str) -> str:
+def counted_as(host: str) -> str:
+    """Return whom an address counts as: itself, and for IPv6 its /64, which one host usually owns whole."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from fastapi.responses import HTMLResponse, PlainTextResponse
 from pydantic.json_schema import SkipJsonSchema
 from starlette.routing import BaseRoute, Route
@@ -14,15 +14,25 @@ from starlette.routing import BaseRoute, Route
 from ranking_evaluate import telemetry
 from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.openapi import key_parameter, refusals
+from ranking_evaluate.contract.reference import Listed
 from ranking_evaluate.contract.requirements import NOTICE, Comparison, Declaration
 from ranking_evaluate.evaluations.evaluations import Caller
 from ranking_evaluate.http import attempts, documents, health, preflight
 from ranking_evaluate.http.attempts import Standing
 from ranking_evaluate.http.dependencies import ADMITTED, CheckedHeaders, Key, Parts, PartsOf, Sold, admission
-from ranking_evaluate.http.errors import GuardedRoute, Handler, guarded
+from ranking_evaluate.http.errors import Handler, guarded
+from ranking_evaluate.http.free_router import FreeRouter
 from ranking_evaluate.http.health import Alive, ServiceState
 from ranking_evaluate.http.quote import quote
-from ranking_evaluate.http.requests import check_media, client_of, hung_up, read_body, read_headers, read_key
+from ranking_evaluate.http.requests import (
+    check_media,
+    client_of,
+    hung_up,
+    is_probe,
+    read_body,
+    read_headers,
+    read_key,
+)
 from ranking_evaluate.http.responses import UnstoredJson, deliver
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import Order
@@ -56,6 +66,8 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
     async def sale(request: Request) -> Response:
         with await admission(request, parts):
             headers = read_headers(request, singletons)
+            if await is_probe(request, headers, parts.wires):
+                await quote(headers, parts.wires, sold.protocol, sold.operation, url)
             check_media(headers)
             key = read_key(headers)
             request.state.told.key_prefix = telemetry.key_prefix(key)
@@ -86,17 +98,15 @@ def _terms(parts: Parts, path: str, sold: Sold) -> Handler:
     return terms
 
 
-# The free routes. FastAPI makes OpenAPI's half about them from what is declared here; HEAD is not described, as what
-# it answers is described with GET.
+# The free routes. FastAPI makes OpenAPI's half about them from what is declared here.
 
 _ASKED: Final = (429, 500, 503)
 _READS_A_BODY: Final = (400, 408, 413, 415, 422, *_ASKED)
 
-router: Final = APIRouter(route_class=GuardedRoute, default_response_class=UnstoredJson)
+router: Final = FreeRouter(default_response_class=UnstoredJson)
 
 
 @router.get("/healthz", summary="Whether the process lives", responses=refusals(500))
-@router.head("/healthz", include_in_schema=False)
 async def healthz() -> Alive:
     """Answers 200 as long as the process serves."""
     return health.alive()
@@ -110,10 +120,9 @@ async def healthz() -> Alive:
         503: {"model": ServiceState, "description": "It cannot sell at the moment; what is free stays up."},
     },
 )
-@router.head("/readyz", include_in_schema=False)
 async def readyz(parts: PartsOf, response: Response) -> ServiceState:
     """Ready when the store answers and every configured protocol is ready, at least one."""
-    state = await health.state_of(parts.store, parts.wires, parts.protocols)
+    state = await health.state_of(parts.store_health, parts.wires, parts.protocols)
     response.status_code = 200 if state["ready"] else 503
     return state
 
@@ -198,10 +207,9 @@ async def ask(
     response_class=HTMLResponse,
     responses=refusals(*_ASKED),
 )
-@router.head("/", dependencies=[ADMITTED], include_in_schema=False)
 async def home(parts: PartsOf) -> Response:
     """What is sold here, whether it can be bought now, and a first call to copy."""
-    return await documents.show_home(parts.public_origin, parts.store, parts.wires, parts.protocols)
+    return await documents.show_home(parts.public_origin, parts.store_health, parts.wires, parts.protocols)
 
 
 @router.get(
@@ -211,25 +219,37 @@ async def home(parts: PartsOf) -> Response:
     response_class=PlainTextResponse,
     responses=refusals(404, *_ASKED),
 )
-@router.head("/.well-known/security.txt", dependencies=[ADMITTED], include_in_schema=False)
 async def security_contact(parts: PartsOf) -> Response:
     """RFC 9116; 404 where the operator has named no contact."""
     return documents.show_security_contact(parts.security_contact, parts.public_origin)
 
 
-async def document(
-    request: Request, if_none_match: Annotated[str | SkipJsonSchema[None], Header(alias="If-None-Match")] = None
-) -> Response:
+IfNoneMatch = Annotated[str | SkipJsonSchema[None], Header(alias="If-None-Match")]
+
+
+async def document(request: Request, if_none_match: IfNoneMatch = None) -> Response:
     """The same bytes as long as the service runs; a client that has them already is told so."""
     found: documents.Document = request.app.state.documents[request.scope["path"]]
     return documents.serve(found, if_none_match or "")
+
+
+async def index(request: Request, if_none_match: IfNoneMatch = None) -> Response:
+    """A page, or with `Accept: application/json` the list that /reference/services holds."""
+    path = documents.INDEX if documents.prefers_json(request.headers.get("accept", "")) else request.scope["path"]
+    found: documents.Document = request.app.state.documents[path]
+    answer = documents.serve(found, if_none_match or "")
+    answer.headers["vary"] = "Accept"
+    return answer
 
 
 _SUMMARIES: Final = {
     "/llms.txt": "How to buy, for agents",
     "/openapi.json": "This description",
     "/.well-known/x402": "What is sold over x402",
-    "/reference/": "The index of the reference",
+    "/reference": "The index of the reference",
+    documents.INDEX: "Every operation with its documents and paths",
+    "/favicon.ico": "An icon",
+    "/robots.txt": "What crawlers may read",
 }
 
 
@@ -240,16 +260,18 @@ def free_routes(wires: Wires) -> tuple[BaseRoute, ...]:
 
 
 def _document_routes(wires: Wires) -> Iterator[BaseRoute]:
-    router = APIRouter(route_class=GuardedRoute, dependencies=[ADMITTED], default_response_class=Response)
+    router = FreeRouter(dependencies=[ADMITTED], default_response_class=Response)
     for path in documents.paths(wires):
         router.add_api_route(
             path,
-            document,
+            index if path in documents.PAGES_OF_INDEX else document,
             methods=["GET"],
+            name=documents.name_of(path),
+            # OpenAPI's tools take a path and the same one with a slash for one: it describes the first.
+            include_in_schema=not path.endswith("/"),
             summary=_SUMMARIES.get(path, f"A part of the reference: {path.removeprefix('/reference/')}"),
             responses={**refusals(*_ASKED), **_described(path)},
         )
-        router.add_api_route(path, document, methods=["HEAD"], include_in_schema=False)
     yield from router.routes
 
 
@@ -257,5 +279,11 @@ def _described(path: str) -> dict[int | str, dict[str, Any]]:
     """Return the answers of a document's route, as OpenAPI describes them."""
     media_type = documents.media_type(path).partition(";")[0]
     content = {media_type: {"schema": {"type": "object" if media_type == "application/json" else "string"}}}
-    found: dict[str, Any] = {"model": documents.SoldOverX402} if path == "/.well-known/x402" else {"content": content}
+    found: dict[str, Any] = {"content": content}
+    if path == "/.well-known/x402":
+        found = {"model": documents.SoldOverX402}
+    elif path == documents.INDEX:
+        found = {"model": list[Listed]}
+    elif path in documents.PAGES_OF_INDEX:
+        found["model"] = list[Listed]
     return {200: {"description": "OK", **found}, 304: {"description": "The client has this document already."}}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ranking_evaluate.interchange.rows import FileError, Row, numbered, text
+from ranking_evaluate.interchange.rows import FileError, Row, numbered, shown, text
 
 HEADER: Final = (b"query-id", b"corpus-id", b"score")
 
@@ -64,14 +64,14 @@ def json_rows(lines: Iterable[bytes]) -> Iterator[Row]:
         raise FileError("the file: this is not an object of the form {query: {document: score}}")
     seen: set[str] = set()
     for topic, scores in document:
-        place = f"query {_encodable(topic)}"
+        place = f"query {shown(_encodable(topic))}"
         if topic in seen:
             raise FileError(f"{place}: this query is named twice")
         seen.add(topic)
         if not isinstance(scores, _Members):
             raise FileError(f"{place}: its value is not an object of the form {{document: score}}")
         for name, figure in scores:
-            inner = f"{place}, document {_encodable(name)}"
+            inner = f"{place}, document {shown(_encodable(name))}"
             if not isinstance(figure, str):
                 raise FileError(f"{inner}: its value is not a number")
             yield Row(inner, topic, name, figure)

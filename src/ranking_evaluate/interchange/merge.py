@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from ranking_evaluate.core import canonical, metrics
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.operations.figures import METRICS
 from ranking_evaluate.operations.ranking_evaluate import OPERATION
 
@@ -46,7 +47,7 @@ def merge(lines: Iterable[bytes]) -> bytes:
         for query in response["result"]["queries"]:
             if query["id"] in line_by_query:
                 raise MergeError(
-                    f"line {number}: query {query['id']} is scored a second time; it was in line "
+                    f"line {number}: query {visible(query['id'])} is scored a second time; it was in line "
                     f"{line_by_query[query['id']]} before"
                 )
             line_by_query[query["id"]] = number
@@ -73,7 +74,9 @@ def _response(number: int, line: bytes) -> dict[str, Any]:
     if not isinstance(response, dict):
         raise MergeError(f"line {number}: this is not a response")
     if "operation" not in response and "code" in response:
-        raise MergeError(f"line {number}: this input was refused ({response['code']}); its queries would be missing")
+        raise MergeError(
+            f"line {number}: this input was refused ({visible(str(response['code']))}); its queries would be missing"
+        )
     if response.get("operation") != OPERATION.id:
         raise MergeError(f"line {number}: this is not a response of {OPERATION.id}")
     result = response.get("result")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from ranking_evaluate.core.visible import visible
+
 # Grades by topic and document, and scores by topic and document, each in the order of its file.
 Qrels: TypeAlias = Mapping[str, Mapping[str, float]]
 Run: TypeAlias = Mapping[str, Mapping[str, float]]
@@ -65,7 +67,8 @@ def read_qrels(rows: Iterable[Row]) -> Qrels:
         if qrels.setdefault(row.topic, {}).setdefault(row.document, grade) != grade:
             earlier = qrels[row.topic][row.document]
             raise FileError(
-                f"{row.place}: document {row.document} of topic {row.topic} is judged {grade} here and {earlier} before"
+                f"{row.place}: document {shown(row.document)} of topic {shown(row.topic)} is judged {grade} here and "
+                f"{earlier} before"
             )
     return qrels
 
@@ -80,10 +83,11 @@ def read_run(rows: Iterable[Row]) -> Run:
     for row in rows:
         _check_ids(row)
         if not (_NUMBER.fullmatch(row.figure) or _INFINITY.fullmatch(row.figure)):
-            raise FileError(f"{row.place}: the score {_shown(row.figure)} is not a number")
+            raise FileError(f"{row.place}: the score {shown(row.figure)} is not a number")
         scores = run.setdefault(row.topic, {})
         if row.document in scores:
-            raise FileError(f"{row.place}: document {row.document} is ranked a second time for topic {row.topic}")
+            document, topic = shown(row.document), shown(row.topic)
+            raise FileError(f"{row.place}: document {document} is ranked a second time for topic {topic}")
         scores[row.document] = float(row.figure)
     return run
 
@@ -93,17 +97,18 @@ def _check_ids(row: Row) -> None:
         if not one:
             raise FileError(f"{row.place}: the {kind} id is empty")
         if len(one) > ID_LENGTH:
-            raise FileError(f"{row.place}: the {kind} id {_shown(one)} is longer than {ID_LENGTH} characters")
+            raise FileError(f"{row.place}: the {kind} id {shown(one)} is longer than {ID_LENGTH} characters")
 
 
 def _grade(row: Row) -> float:
     if not _NUMBER.fullmatch(row.figure):
-        raise FileError(f"{row.place}: the grade {_shown(row.figure)} is not a number")
+        raise FileError(f"{row.place}: the grade {shown(row.figure)} is not a number")
     grade = float(row.figure)
     if grade > HIGHEST_GRADE:
-        raise FileError(f"{row.place}: the grade {_shown(row.figure)} is above {HIGHEST_GRADE}, the highest accepted")
+        raise FileError(f"{row.place}: the grade {shown(row.figure)} is above {HIGHEST_GRADE}, the highest accepted")
     return int(grade) if grade.is_integer() else grade
 
 
-def _shown(field: str) -> str:
-    return field if len(field) <= ID_LENGTH else f"{field[:ID_LENGTH]}..."
+def shown(field: str) -> str:
+    """Return a field of a file as people see it in an error."""
+    return visible(field) if len(field) <= ID_LENGTH else f"{visible(field[:ID_LENGTH])}..."

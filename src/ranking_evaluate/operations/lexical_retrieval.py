@@ -346,6 +346,29 @@ OPERATION: Final = Operation(
             ],
         },
     },
+    short_input={
+        "workflow": {
+            "kind": "retrieval",
+            "method": "lexical",
+            "topK": 1,
+            "cutoff": "2026-01-01T00:00:00Z",
+            "documentIds": ["a"],
+            "referenceVersion": "1",
+        },
+        "corpus": {
+            "id": "c",
+            "sha256": None,
+            "documents": [
+                {"id": "a", "text": "reset a password", "publishedAt": "2025-06-01T00:00:00Z", "access": "granted"}
+            ],
+        },
+        "queries": [{"id": "q", "text": "reset"}],
+        "reference": {
+            "version": "1",
+            "populationComplete": True,
+            "labels": [{"queryId": "q", "id": "a", "gain": 1}],
+        },
+    },
     intents=(
         "run a reproducible bm25 baseline over supplied documents",
         "retrieve and evaluate with a pinned corpus",

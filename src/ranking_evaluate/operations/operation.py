@@ -61,11 +61,10 @@ _IN_WORDS_OF_JSON: Final = {
 
 
 class Evaluation(NamedTuple):
-    """The result of one input as it goes on the wire, with the digests that tie it to that input."""
+    """The result of one input as it goes on the wire, and the digest of that input with its defaults."""
 
     input_sha256: str
     result: bytes
-    result_sha256: str
 
 
 # Compared by identity, so that what is made of an operation can be kept by it.
@@ -84,6 +83,8 @@ class Operation(Generic[Input]):
             floats through `canonical.number`; raises OperationError for what the schema cannot say.
         result_type: A TypedDict of what `evaluate` returns; the published result schema is made from it.
         example_input: A complete input that the reference shows together with its result.
+        short_input: An input of few bytes, which a challenge announces where the example does not fit into its header;
+            None for an operation whose example is short.
         intents: What a caller who needs this operation would ask for.
         when_not_to_use: What it does not do.
         capabilities: What it offers, in a few words each.
@@ -113,6 +114,7 @@ class Operation(Generic[Input]):
     limits: Mapping[str, int]
     error_codes: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    short_input: Mapping[str, JsonValue] | None = None
     precheck: Callable[[Mapping[str, JsonValue]], None] | None = None
     contradictions: Callable[[Input], Iterable[Violation]] | None = None
     price_base_units: int = 10_000
@@ -120,18 +122,27 @@ class Operation(Generic[Input]):
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""
-        accepted = self.accept(intake.read(body))
+        accepted = self.read(body)
         result = canonical.dump(self.evaluate(accepted))
         if len(result) > RESULT_BYTES:
             raise OperationError(
                 ErrorCode.OUTPUT_LIMIT,
                 f"The result would be larger than {RESULT_BYTES:,} bytes; send fewer queries or a smaller k.",
             )
-        return Evaluation(
-            input_sha256=_digest(accepted),
-            result=result,
-            result_sha256=canonical.sha256(result),
-        )
+        return Evaluation(_digest(accepted), result)
+
+    def read(self, body: bytes) -> Input:
+        """Return a request body as the operation's input, defaults filled in; else OperationError says what is wrong.
+
+        No schema allows for depth or unsafe names. They are looked for, and told, only where the schema refuses a body:
+        looking first, the free path takes 12 % longer at the typical size.
+        """
+        value = intake.parse(body)
+        try:
+            return self.accept(value)
+        except OperationError:
+            intake.refuse_shape(body, value)
+            raise
 
     def accept(self, value: JsonValue) -> Input:
         """Return a JSON value that `intake.read` returned as the operation's input, defaults filled in.

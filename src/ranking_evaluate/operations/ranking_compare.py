@@ -348,6 +348,17 @@ OPERATION: Final = Operation(
         ],
         "k": 3,
     },
+    short_input={
+        "queries": [
+            {
+                "id": "q",
+                "baseline": ["b", "a"],
+                "candidate": ["a", "b"],
+                "judgments": [{"id": "a", "grade": 1}, {"id": "b", "grade": 0}],
+            }
+        ],
+        "k": 2,
+    },
     intents=(
         "compare two rankings with an exact significance test",
         "is the new ranker better than the baseline on the same queries",

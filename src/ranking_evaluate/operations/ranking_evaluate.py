@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 import orjson
@@ -181,6 +182,7 @@ def _rows(
     return written
 
 
+@lru_cache(maxsize=1_024)
 def _row_end(grade: float | None, relevant_at_least: float) -> str:
     """Return what a row says after the text of the id."""
     is_relevant = grade is not None and grade >= relevant_at_least

@@ -135,6 +135,31 @@ OPERATION: Final = Operation(
             }
         ],
     },
+    short_input={
+        "protocol": {
+            "method": "supplied",
+            "corpus": {"id": "c", "sha256": _EXAMPLE_PIN},
+            "cutoff": "2026-01-01T00:00:00Z",
+            "retrievalUnit": "document",
+            "k": 1,
+            "referenceVersion": "1",
+        },
+        "observations": [
+            {
+                "queryId": "q",
+                "corpus": {"id": "c", "sha256": _EXAMPLE_PIN},
+                "cutoff": "2026-01-01T00:00:00Z",
+                "retrievalUnit": "document",
+                "k": 1,
+                "referenceVersion": "1",
+                "returned": ["a"],
+                "labels": [{"id": "a", "gain": 1}],
+                "populationComplete": True,
+                "scan": "complete",
+                "access": "permitted",
+            }
+        ],
+    },
     intents=(
         "measure retrieval precision recall ndcg mrr only where labels suffice",
         "tell missing relevance evidence from zero retrieval quality",

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.payments.protocol import Readiness
 
 RETRY_SECONDS: Final = 5.0
 """How often a provider that could not be used is asked again."""
+
+
+class Obstacle(NamedTuple):
+    """Why a provider cannot be used: `words` for everybody, the `cause` for the operator's log."""
+
+    words: str
+    cause: str
 
 
 class Connecting:
@@ -18,19 +26,19 @@ class Connecting:
 
     Args:
         provider: What it is called in reasons, such as "the facilitator".
-        connect: Asks it once; returns None when it can be used, or the reason why not.
+        connect: Asks it once; returns None when it can be used, or why not.
     """
 
-    def __init__(self, provider: str, connect: Callable[[], Awaitable[str | None]]) -> None:
+    def __init__(self, provider: str, connect: Callable[[], Awaitable[Obstacle | None]]) -> None:
         self._provider = provider
         self._connect = connect
-        self._reason: str | None = f"{provider} has not been asked yet"
+        self._obstacle: Obstacle | None = Obstacle(f"{provider} has not been asked yet", "")
         self._asking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Ask once, and then again in the background until it can be used."""
-        self._reason = await self._connect()
-        if self._reason is not None:
+        await self._ask()
+        if self._obstacle is not None:
             self._asking = asyncio.create_task(self._ask_again(), name=f"ask {self._provider} again")
 
     async def stop(self) -> None:
@@ -41,10 +49,21 @@ class Connecting:
                 await self._asking
 
     def ready(self) -> Readiness:
-        """Return whether it could be used when it was last asked, and why not."""
-        return Readiness(self._reason is None, self._reason)
+        """Return whether it could be used when it was last asked, and why not, in words that may be published."""
+        return Readiness(self._obstacle is None, None if self._obstacle is None else self._obstacle.words)
+
+    async def _ask(self) -> None:
+        known, self._obstacle = self._obstacle, await self._connect()
+        if self._obstacle is not None and self._obstacle != known:
+            telemetry.logger().error(
+                "a provider cannot be used",
+                provider=self._provider,
+                reason=self._obstacle.words,
+                cause=self._obstacle.cause,
+            )
 
     async def _ask_again(self) -> None:
-        while self._reason is not None:
+        while self._obstacle is not None:
             await asyncio.sleep(RETRY_SECONDS)
-            self._reason = await self._connect()
+            await self._ask()
+        telemetry.logger().info("a provider can be used again", provider=self._provider)

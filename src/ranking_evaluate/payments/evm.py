@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
+from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
@@ -39,7 +39,7 @@ class AuthorizationLookup:
             return Unknown("the record holds no authorization to look for")
         rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
         try:
-            async with asyncio.timeout(RPC_TIMEOUT):
+            async with within(RPC_TIMEOUT):
                 return await self._look(rpc, facts, facts.payer, facts.valid_before)
         except (NodeError, TimeoutError, KeyError, TypeError, ValueError) as error:
             return Unknown(f"the chain could not be read: {error}")

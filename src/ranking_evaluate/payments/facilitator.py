@@ -77,7 +77,16 @@ class Answer:
 
 
 class FacilitatorError(Exception):
-    """The facilitator gave no usable answer to a call that moves nothing."""
+    """The facilitator gave no usable answer to a call that moves nothing.
+
+    Args:
+        words: What went wrong, in words that may be published.
+        cause: The name of what was raised below, if anything was.
+    """
+
+    def __init__(self, words: str, cause: str = "") -> None:
+        super().__init__(f"{words} ({cause})" if cause else words)
+        self.words = words
 
 
 class Facilitator:
@@ -148,13 +157,11 @@ class Facilitator:
         try:
             signature = self._signature(method, url)
         except Exception as error:
-            raise FacilitatorError(
-                f"the call to the facilitator could not be signed ({type(error).__name__})"
-            ) from error
+            raise FacilitatorError("the call to the facilitator could not be signed", type(error).__name__) from error
         try:
             return await _exchange(self._asking, method, url, body, signature)
         except ProviderError as error:
-            raise FacilitatorError(str(error)) from error
+            raise FacilitatorError(error.words, error.cause) from error
 
     def _signature(self, method: str, url: str) -> Mapping[str, str]:
         return {} if self._sign is None else self._sign(method, url)

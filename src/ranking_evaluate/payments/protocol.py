@@ -51,7 +51,8 @@ class Offer:
     """What this request would buy, and for how much.
 
     `amount` counts base units of a six-decimal token; `url` is the resource under the public origin; `body` is the
-    raw body, to which MPP binds its challenge.
+    raw body, to which MPP binds its challenge. `for_discovery` says that nobody is buying: the key is the published
+    one, and a challenge names no purchase where its protocol can do without.
     """
 
     operation: str
@@ -61,6 +62,7 @@ class Offer:
     key: str
     amount: int
     body: bytes
+    for_discovery: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

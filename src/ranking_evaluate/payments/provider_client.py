@@ -6,12 +6,12 @@ It is aiohttp's: docs/decisions/own-facilitator-client.md gives the figures.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import aiohttp
 
+from ranking_evaluate.deadline import within
 from ranking_evaluate.release import VERSION
 
 CONNECT_TIMEOUT: Final = 5.0
@@ -30,12 +30,13 @@ class ProviderError(Exception):
     """The provider gave no answer.
 
     Args:
-        text: A sentence without its full stop.
+        words: A sentence without its full stop, which may be published.
         cause: The name of what was raised below.
     """
 
-    def __init__(self, text: str, cause: str = "") -> None:
-        super().__init__(text)
+    def __init__(self, words: str, cause: str = "") -> None:
+        super().__init__(f"{words} ({cause})" if cause else words)
+        self.words = words
         self.cause = cause
 
 
@@ -107,7 +108,7 @@ class ProviderClient:
             TooLarge: The answer is over the bound.
         """
         try:
-            async with asyncio.timeout(self._seconds):
+            async with within(self._seconds):
                 return await self._exchange(method, url, body, headers or {})
         except NOT_CONNECTED as error:
             raise self._unreached(NotConnected, error) from error
@@ -148,5 +149,4 @@ class ProviderClient:
         )
 
     def _unreached(self, kind: type[ProviderError], error: Exception) -> ProviderError:
-        cause = type(error).__name__
-        return kind(f"{self._provider} could not be reached ({cause})", cause)
+        return kind(f"{self._provider} could not be reached", type(error).__name__)

@@ -26,6 +26,7 @@ class FundedProtocol:
         payee: The address that the service is paid at.
         environment: The settings that the service needs for this protocol.
         info: The protocol's member of the info file.
+        exports: The settings of this protocol that the example clients read.
         rpc: The chain's node.
         takes_gas_in_asset: Whether the payer pays the chain's fee in the asset itself, on top of the price.
         balance: Returns an address's balance in base units, as the chain says.
@@ -41,6 +42,7 @@ class FundedProtocol:
     payee: str
     environment: Mapping[str, str] = field(repr=False)
     info: Mapping[str, str | int] = field(repr=False)
+    exports: Mapping[str, str]
     rpc: str
     takes_gas_in_asset: bool = False
     balance: Callable[[str], int] = field(repr=False)

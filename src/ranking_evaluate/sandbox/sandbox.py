@@ -2,23 +2,20 @@
 
 import sysconfig
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 import httpx
 
-from ranking_evaluate.sandbox.funded import FundedProtocol
+from ranking_evaluate.contract.llms import variable
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError, free_port, is_port_free
 from ranking_evaluate.sandbox.tempo import mpp_protocol
-from ranking_evaluate.sandbox.x402 import x402_protocol
+from ranking_evaluate.sandbox.wallets import new_wallet
+from ranking_evaluate.sandbox.x402 import LOCAL, x402_protocol
 
-PROTOCOLS: Final[tuple[Callable[[Processes], AbstractContextManager[FundedProtocol]], ...]] = (
-    x402_protocol,
-    mpp_protocol,
-)
 SERVICE: Final = "service"
 START_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.03
@@ -32,11 +29,12 @@ class Sandbox:
         port: The service's port on the loopback interface, or 0 for a free one.
         environment: Settings of the service beside or instead of the sandbox's own.
         command: What to run instead of `ranking-evaluate`, before the arguments of `serve`.
+        x402_network: What the chain of x402 calls itself, see `x402_protocol`.
 
     Attributes:
         origin: The service's address.
         database: The service's DATABASE_URL.
-        protocols: The payment protocols, each with a funded payer.
+        protocols: The payment protocols, which one payer has money for.
         processes: The chains and the service, by name.
     """
 
@@ -46,10 +44,12 @@ class Sandbox:
         port: int = 0,
         environment: Mapping[str, str] | None = None,
         command: Sequence[str | Path] | None = None,
+        x402_network: str = LOCAL,
     ) -> None:
         self._port = port
         self._environment = environment or {}
         self._command = command or [Path(sysconfig.get_path("scripts")) / "ranking-evaluate"]
+        self._x402_network = x402_network
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -64,7 +64,11 @@ class Sandbox:
             self.processes = Processes()
             opening.callback(self.processes.stop)
             self.database = f"sqlite:///{self.processes.directory / 'attempts.db'}"
-            self.protocols = tuple(opening.enter_context(start(self.processes)) for start in PROTOCOLS)
+            payer = new_wallet()
+            self.protocols = (
+                opening.enter_context(x402_protocol(self.processes, payer, self._x402_network)),
+                opening.enter_context(mpp_protocol(self.processes, payer)),
+            )
             port = self._port or free_port()
             self.origin = f"http://{LOOPBACK}:{port}"
             self._serve = [*self._command, "serve", "--host", LOOPBACK, "--port", str(port)]
@@ -87,6 +91,16 @@ class Sandbox:
             "database": self.database,
             **{funded.protocol: dict(funded.info) for funded in self.protocols},
         }
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """The environment in which the example clients buy here; `sandbox --env` writes it to a file."""
+        settings = {
+            variable(funded.protocol, setting): value
+            for funded in self.protocols
+            for setting, value in funded.exports.items()
+        }
+        return {"ORIGIN": self.origin, "WALLET_KEY": self.protocols[0].payer.key, **settings}
 
     def start_service(self) -> None:
         """Start the service, on the same port and database as before, and wait until it can take payments."""

@@ -108,8 +108,16 @@ class TempoProxy:
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))
+                self.send_header("Access-Control-Allow-Origin", "*")
                 self.end_headers()
                 self.wfile.write(body)
+
+            def do_OPTIONS(self) -> None:
+                # A wallet in a page asks the node itself, which a real one allows too, and so does anvil.
+                self.send_response(204)
+                self.send_header("Access-Control-Allow-Origin", "*")
+                self.send_header("Access-Control-Allow-Headers", "Content-Type")
+                self.end_headers()
 
             def log_message(self, format: str, *args: object) -> None:
                 """Write nothing: a call holds a signed transaction."""
@@ -163,10 +171,11 @@ def tempo_chain(processes: Processes, proxy: Callable[[str], ProxyT]) -> Iterato
 
 
 @contextmanager
-def mpp_protocol(processes: Processes) -> Iterator[FundedProtocol]:
-    """Start everything that MPP payments need and yield it."""
+def mpp_protocol(processes: Processes, payer: Wallet) -> Iterator[FundedProtocol]:
+    """Start everything that MPP payments need, give the payer its money, and yield it."""
     with tempo_chain(processes, TempoProxy) as (tempo, _):
-        payer, payee = tempo.new_payer(), new_wallet()
+        tempo.fund(payer.address, PAYER_TOKENS)
+        payee = new_wallet()
         info: dict[str, str | int] = {
             "chainId": CHAIN_ID,
             "rpc": tempo.rpc,
@@ -191,6 +200,7 @@ def mpp_protocol(processes: Processes) -> Iterator[FundedProtocol]:
                 "RANKING_EVALUATE_MPP_SECRET_KEY": secrets.token_urlsafe(48),
             },
             info=info,
+            exports={"NETWORK": tempo.chain.network, "ASSET": PATH_USD, "RPC_URL": tempo.rpc},
             rpc=tempo.rpc,
             takes_gas_in_asset=True,
             balance=tempo.balance,

@@ -13,7 +13,7 @@ from eth_typing import ChecksumAddress, HexStr
 from web3 import Web3
 from web3.contract import Contract
 from web3.exceptions import TransactionNotFound
-from web3.types import TxReceipt
+from web3.types import RPCEndpoint, TxReceipt
 
 from ranking_evaluate.sandbox.anvil import Chain
 
@@ -74,13 +74,19 @@ def artifact() -> dict[str, Any]:
     return content
 
 
-def deploy_token(chain: Chain) -> Token:
-    """Deploy the token on `chain` and return it."""
+def deploy_token(chain: Chain, at: str | None = None) -> Token:
+    """Deploy the token on `chain` and return it; with `at` its code is put to that address instead."""
     compiled = artifact()
     factory: type[Contract] = chain.web3.eth.contract(abi=compiled["abi"], bytecode=compiled["bytecode"])
     transaction = factory.constructor().transact({"from": chain.web3.eth.accounts[0]})
     receipt = chain.web3.eth.wait_for_transaction_receipt(transaction, RECEIPT_SECONDS, RECEIPT_POLL_SECONDS)
-    return Token(chain, factory(receipt["contractAddress"]))
+    deployed = factory(receipt["contractAddress"])
+    if at is None:
+        return Token(chain, deployed)
+    address = Web3.to_checksum_address(at)
+    code = chain.web3.eth.get_code(deployed.address)
+    chain.web3.provider.make_request(RPCEndpoint("anvil_setCode"), [address, Web3.to_hex(code)])
+    return Token(chain, factory(address))
 
 
 def is_confirmed(chain: Chain, transaction: str) -> bool:

@@ -19,10 +19,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from ranking_evaluate import telemetry
+from ranking_evaluate.deadline import Deadline
 from ranking_evaluate.server.buffered_transport import BufferedTransport
-from ranking_evaluate.server.deadline import Deadline
 from ranking_evaluate.server.limits import Limits
 from ranking_evaluate.server.phases import ENDED, MOVES, READING, Event, Phase
+from ranking_evaluate.server.places import Places
 from ranking_evaluate.server.refusals import Refusal, Refusals, Scope, not_http
 
 MakeRefusal: TypeAlias = Callable[[Limits, Scope | None], Refusal]
@@ -43,8 +44,7 @@ class BoundedConnection(HttpToolsProtocol):
         _loop: The same.
         limits: What the caller may take.
         refusals: The answers to what goes over the limits.
-        idle_connections: The connections of this server that owe it a request, the longest-waiting first. All
-            connections of a server share it; it is a dict because a set has no order.
+        places: The connections of this server; all of them share it.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class BoundedConnection(HttpToolsProtocol):
         *,
         limits: Limits,
         refusals: Refusals,
-        idle_connections: dict[BoundedConnection, None],
+        places: Places[BoundedConnection],
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         # What goes wrong within an answer is logged by the application, and what is not HTTP is counted.
         self.logger = _SILENT
         self._limits = limits
         self._refusals = refusals
-        self._idle_connections = idle_connections
+        self._places = places
         self._phase = Phase.WAITING
         self._received = 0
         self._deadline = Deadline(self.loop, self._overdue)
@@ -72,13 +72,13 @@ class BoundedConnection(HttpToolsProtocol):
     # The connection.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; over the cap the one that has been idle for the longest makes room for it."""
+        """Take a connection; where there are too many, one that has been idle for long makes room for it."""
         super().connection_made(transport)
-        if len(self.connections) > self._limits.max_connections:
-            longest_idle = next(iter(self._idle_connections), self)
+        ends = self._places.take(self, self.client[0] if self.client else None)
+        if ends is not None:
             telemetry.CUT_OFF.labels("crowded").inc()
-            longest_idle._abort()
-            if longest_idle is self:
+            ends._abort()
+            if ends is self:
                 return
         self._await_request()
 
@@ -86,7 +86,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Stop the deadlines, and tell the application of every request that nobody waits for its answer."""
         self._move(Event.LOST)
         self._write_deadline.cancel()
-        self._idle_connections.pop(self, None)
+        self._places.leave(self)
         # uvicorn itself tells only the newest of several pipelined requests.
         for cycle, _ in self.pipeline:
             cycle.disconnected = True
@@ -153,7 +153,7 @@ class BoundedConnection(HttpToolsProtocol):
         # A target that uvicorn cannot split raises here: the phase is still the head's, and no request has begun.
         super().on_headers_complete()
         self._move(Event.HEAD_ENDS)
-        self._idle_connections.pop(self, None)
+        self._places.work(self)
         # It has all of a transport that a cycle calls.
         self.cycle.transport = BufferedTransport(self.transport, self.cycle, self._end)  # type: ignore[assignment]
 
@@ -184,7 +184,7 @@ class BoundedConnection(HttpToolsProtocol):
         if self._phase in ENDED:
             return
         self._move(Event.LAST_WRITE)
-        self._idle_connections.pop(self, None)
+        self._places.work(self)
         self._write_deadline.cancel()
         if self.transport.is_closing():
             return
@@ -250,7 +250,7 @@ class BoundedConnection(HttpToolsProtocol):
         """Wait for a head, since no answer is owed; while the last body still arrives, its deadline comes first."""
         if self.transport.is_closing():
             return
-        self._idle_connections[self] = None
+        self._places.wait(self)
         if self._phase is not Phase.READING_BODY:
             self._deadline.set(self._limits.head_seconds)
 
@@ -263,5 +263,5 @@ class BoundedConnection(HttpToolsProtocol):
         self._abort()
 
     def _abort(self) -> None:
-        self._idle_connections.pop(self, None)
+        self._places.leave(self)
         self.transport.abort()

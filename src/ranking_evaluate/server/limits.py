@@ -33,3 +33,6 @@ class Limits:
 
     max_connections: int = 2_048
     """Open connections; one more costs the place of the one that has been idle for the longest."""
+
+    max_connections_of_one: int = 64
+    """Open connections of one client; one more costs the place of its own that has been idle for the longest."""

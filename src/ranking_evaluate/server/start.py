@@ -7,16 +7,27 @@ import gc
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from dataclasses import replace
+from types import FrameType
+from typing import Any, Final, TypeAlias
 
 import httptools
 import uvicorn
 
+from ranking_evaluate.server import open_files
 from ranking_evaluate.server.connection import BoundedConnection
 from ranking_evaluate.server.limits import Limits
+from ranking_evaluate.server.places import Places, networks_of
 from ranking_evaluate.server.refusals import Refusals, Scope
 
 AsgiApp: TypeAlias = Callable[[Scope, Callable[..., Any], Callable[..., Any]], Awaitable[None]]
+
+ACCEPTED_AT_ONCE: Final = 32
+"""How many connections are accepted in one turn of the loop.
+
+uvloop takes one for each listening socket that it watches, so it watches this many copies of the one. Otherwise those
+who connect would wait behind a crowd for as many turns as it has connections.
+"""
 
 
 class StartFailed(Exception):
@@ -24,7 +35,13 @@ class StartFailed(Exception):
 
 
 def configuration(
-    app: AsgiApp, *, limits: Limits, refusals: Refusals, trusted_proxies: tuple[str, ...], graceful_seconds: float
+    app: AsgiApp,
+    *,
+    limits: Limits,
+    refusals: Refusals,
+    client_of: Callable[[str], str],
+    trusted_proxies: tuple[str, ...],
+    graceful_seconds: float,
 ) -> uvicorn.Config:
     """Return uvicorn's configuration of one server; raises `StartFailed` when the installed parser is not strict.
 
@@ -32,18 +49,22 @@ def configuration(
         app: The application.
         limits: What one caller may take.
         refusals: The answers to what goes over the limits.
-        trusted_proxies: Whose X-Forwarded-For is believed; without any, nobody's.
+        client_of: Returns whom an address counts as.
+        trusted_proxies: Whose X-Forwarded-For is believed, and who may have as many connections as there are; without
+            any, nobody.
         graceful_seconds: How long requests under way are waited for at the end.
     """
     _check_parser()
-    connection = functools.partial(BoundedConnection, limits=limits, refusals=refusals, idle_connections={})
+    proxies = tuple(networks_of(trusted_proxies))
+    places = Places[BoundedConnection](limits.max_connections, limits.max_connections_of_one, client_of, proxies)
+    connection = functools.partial(BoundedConnection, limits=limits, refusals=refusals, places=places)
     return uvicorn.Config(
         app,
         http=connection,  # type: ignore[arg-type]  # uvicorn calls it, and does not need a class.
         ws="none",
         lifespan="on",
-        proxy_headers=bool(trusted_proxies),
-        forwarded_allow_ips=list(trusted_proxies),
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=[str(proxy) for proxy in proxies],
         server_header=False,
         access_log=False,
         log_config=None,
@@ -81,37 +102,61 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def within_open_files(limits: Limits, files: int) -> Limits:
+    """Return the limits with no more connections than so many open files allow; raises `StartFailed` for too few.
+
+    A process without a file left can neither take a connection nor write to its store.
+    """
+    connections = files - open_files.RESERVED
+    if connections < open_files.RESERVED:
+        raise StartFailed(
+            f"This process may have {files} open files, and needs {2 * open_files.RESERVED} or more: "
+            "raise the hard limit (`ulimit -Hn`, LimitNOFILE, nofile)."
+        )
+    return replace(limits, max_connections=min(limits.max_connections, connections))
+
+
 def run(
     app: AsgiApp,
     listener: socket.socket,
     *,
     limits: Limits,
     refusals: Refusals,
+    client_of: Callable[[str], str],
     explain: Callable[[Exception], str],
     trusted_proxies: tuple[str, ...],
     graceful_seconds: float,
 ) -> None:
-    """Serve until a signal ends it; raises `StartFailed` when the application's lifespan does not come up.
+    """Serve until a signal ends it.
+
+    Raises:
+        StartFailed: The application's lifespan does not come up, or too few files may be open.
 
     Args:
         app: See `configuration`, like the others that are not named here.
         listener: Where callers connect.
-        limits: See `configuration`.
+        limits: See `configuration`; connections never take the last open files.
         refusals: See `configuration`.
+        client_of: See `configuration`.
         explain: Words what made the lifespan fail, in one line.
         trusted_proxies: See `configuration`.
         graceful_seconds: See `configuration`.
     """
     watcher = _LifespanWatcher(app)
     config = configuration(
-        watcher, limits=limits, refusals=refusals, trusted_proxies=trusted_proxies, graceful_seconds=graceful_seconds
+        watcher,
+        limits=within_open_files(limits, open_files.raise_limit()),
+        refusals=refusals,
+        client_of=client_of,
+        trusted_proxies=trusted_proxies,
+        graceful_seconds=graceful_seconds,
     )
-    server = _QuietlyStartingServer(config)
+    server = _Server(config)
     # What was made so far stays to the end: a full collection that walked it would hold every request up for 60 ms.
     gc.collect()
     gc.freeze()
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=[listener, *(listener.dup() for _ in range(ACCEPTED_AT_ONCE - 1))])
     except OSError as error:
         raise StartFailed(f"Cannot listen: {error.strerror or error}.") from error
     except SystemExit:
@@ -138,10 +183,16 @@ class _LifespanWatcher:
             raise
 
 
-class _QuietlyStartingServer(uvicorn.Server):
-    """A server that does not log why it cannot start, because `run` says so."""
+class _Server(uvicorn.Server):
+    """A server that ends in one way only, and whose failure to start is told by `run`."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end at the first signal; at a second interrupt uvicorn would drop the requests under way."""
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, without a line in the log where that fails."""
         log = logging.getLogger("uvicorn.error")
         log.disabled = True
         try:

@@ -135,9 +135,11 @@ def proxies(value: str) -> tuple[str, ...]:
     proxies = tuple(part.strip() for part in value.split(","))
     for proxy in proxies:
         try:
-            ipaddress.ip_network(proxy, strict=False)
+            network = ipaddress.ip_network(proxy, strict=False)
         except ValueError:
             raise ValueError("not a comma-separated list of IP addresses or networks") from None
+        if ipaddress.ip_interface(proxy).ip != network.network_address:
+            raise ValueError("a network with bits set behind its prefix: write 10.0.0.0/8 for 10.0.0.5/8")
     return proxies
 
 

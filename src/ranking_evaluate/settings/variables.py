@@ -135,7 +135,8 @@ _TABLE: Final = (
         Group.LIMITS,
         "TRUSTED_PROXIES",
         values.proxies,
-        "The addresses or networks whose X-Forwarded-For is believed, separated by commas.",
+        "The addresses or networks whose X-Forwarded-For is believed, separated by commas; "
+        "they may open more than 64 connections.",
         nothing=(),
     ),
     Variable(Group.LIMITS, "MAX_IN_FLIGHT", values.count, "How many requests are served at once.", default="256"),

@@ -14,6 +14,7 @@ from ranking_evaluate.telemetry.metrics import (
     serve_metrics,
     store_call,
 )
+from ranking_evaluate.telemetry.repeats import keep_telling_repeats
 from ranking_evaluate.telemetry.reports import Request, alarm, log_request
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "configure_logs",
     "count_sale",
     "count_settlement",
+    "keep_telling_repeats",
     "key_prefix",
     "log_request",
     "logger",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Final
 
 from prometheus_client import (
@@ -109,8 +110,14 @@ def count_sale(protocol: str, operation: str, network: str, asset: str, amount: 
 @contextmanager
 def store_call(call: str) -> Iterator[None]:
     """Time one call of the store, and count it if it fails."""
-    with _STORE_FAILURES.labels(call).count_exceptions(), _STORE_SECONDS.labels(call).time():
+    began = perf_counter()
+    try:
         yield
+    except Exception:
+        _STORE_FAILURES.labels(call).inc()
+        raise
+    finally:
+        _STORE_SECONDS.labels(call).observe(perf_counter() - began)
 
 
 def serve_metrics(port: int) -> None:

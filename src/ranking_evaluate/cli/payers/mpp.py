@@ -12,7 +12,7 @@ from typing import Any, Final
 import httpx
 
 from ranking_evaluate.cli.payers.payer import (
-    ASSUMED_DECIMALS,
+    LOCAL_CHAINS,
     Mandate,
     Payer,
     PayError,
@@ -21,17 +21,21 @@ from ranking_evaluate.cli.payers.payer import (
     account_of,
     check_price,
 )
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.payments.mpp.wire import WIRE
 
 # Tempo takes a transaction whose end is at most 30 s ahead; the rest is for the way there.
 SIGNED_AHEAD_SECONDS: Final = 24
+
+TOKEN_DECIMALS: Final = 6
+"""Those of every token that Tempo moves (TIP-20), whatever it is worth."""
 
 
 def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     """Answer a 402's WWW-Authenticate: Payment header with the official client, within the mandate.
 
     The client may pay exactly one offer: a Tempo charge by a transaction that the service broadcasts (pull mode). A
-    mandate without an asset takes any currency of the chain; all of them have six decimals.
+    mandate without an asset takes the dollars that the SDK knows for the chain, and on a local chain any currency.
 
     Raises:
         PayError: There is no offer that the mandate allows, or the node cannot be asked; nothing was signed.
@@ -46,9 +50,12 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
 
     offers = [offer for offer in _payment_challenges(challenge, Challenge) if _is_plain_charge(offer, mandate)]
     if not offers:
-        raise PayError("The 402 has no Tempo charge that may be paid. Nothing was paid.")
+        raise PayError(
+            "The 402 has no Tempo charge that may be paid: without --asset only dollars that the SDK knows are taken. "
+            "Nothing was paid."
+        )
     offer = min(offers, key=lambda each: int(each.request["amount"]))
-    cost = Decimal(offer.request["amount"]).scaleb(-ASSUMED_DECIMALS)
+    cost = Decimal(offer.request["amount"]).scaleb(-TOKEN_DECIMALS)
     check_price(cost, mandate)
     until = _signed_until(offer.expires)
     chain_id, currency = offer.request["methodDetails"]["chainId"], offer.request["currency"]
@@ -81,8 +88,10 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
         header="Authorization",
         value=replace(signed, challenge=offer.to_echo()).to_authorization(),
         expires_at=int(until.timestamp()) + 1,
-        terms=f"{cost.normalize():f} of {currency} on eip155:{chain_id} from {account.address} "
-        f"to {offer.request['recipient']}",
+        terms=visible(
+            f"{cost.normalize():f} of {currency} on eip155:{chain_id} from {account.address} "
+            f"to {offer.request['recipient']}"
+        ),
     )
 
 
@@ -109,8 +118,24 @@ def _is_plain_charge(offer: Any, mandate: Mandate) -> bool:  # noqa: ANN401 - th
         and re.fullmatch(r"[0-9]{1,40}", str(request.get("amount"))) is not None
         and isinstance(request.get("recipient"), str)
         and isinstance(currency, str)
-        and (mandate.asset is None or currency.lower() == mandate.asset.lower())
+        and (
+            _is_known_dollar(details["chainId"], currency)
+            if mandate.asset is None
+            else currency.lower() == mandate.asset.lower()
+        )
     )
+
+
+def _is_known_dollar(chain_id: int, currency: str) -> bool:
+    from mpp.methods import tempo
+
+    if chain_id in LOCAL_CHAINS:
+        return True
+    # For a chain that it does not know the SDK names a dollar all the same.
+    if chain_id not in {tempo.CHAIN_ID, tempo.TESTNET_CHAIN_ID}:
+        return False
+    known = (*tempo.default_currencies_for_chain(chain_id), *tempo.fee_tokens_for_chain(chain_id))
+    return currency.lower() in {each.lower() for each in known}
 
 
 def _signed_until(expires: str | None) -> datetime:

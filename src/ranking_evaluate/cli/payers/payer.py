@@ -13,8 +13,8 @@ from ranking_evaluate.contract.wire import Wire
 
 Account = TypeVar("Account")
 
-ASSUMED_DECIMALS: Final = 6
-"""What an asset of which nothing is known counts its base units in: all dollars of this trade have six decimals."""
+LOCAL_CHAINS: Final = frozenset({1337, 31337})
+"""The ids that chains on one's own machine have; on them alone any token may be paid with, for it is worth nothing."""
 
 NOT_CHARGED: Final = 1
 UNCLEAR: Final = 3
@@ -40,7 +40,9 @@ class Mandate:
         wallet_key: The private key.
         key: The idempotency key of the purchase.
         max_amount: The most that may be paid, in whole units of the asset.
-        asset: The one asset to pay with; None leaves the choice to each protocol, see its function.
+        asset: The one asset to pay with; None takes only the dollars that the protocol's SDK knows.
+        decimals: How many decimals that asset has, where the SDK does not know it: of cents on one token another one
+            makes a hundred dollars, so nothing is assumed.
         rpc_url: The node of the chain, where signing needs one; None takes the one that the SDK knows.
     """
 
@@ -48,6 +50,7 @@ class Mandate:
     key: str
     max_amount: Decimal
     asset: str | None = None
+    decimals: int | None = None
     rpc_url: str | None = None
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx
 
 from ranking_evaluate.cli.payers.payer import (
-    ASSUMED_DECIMALS,
+    LOCAL_CHAINS,
     Mandate,
     Payer,
     PayError,
@@ -19,18 +19,21 @@ from ranking_evaluate.cli.payers.payer import (
     account_of,
     check_price,
 )
+from ranking_evaluate.core.visible import visible
 from ranking_evaluate.payments.x402.wire import WIRE
 
 # A signature that lives longer than this is more than one purchase needs.
 LONGEST_AUTHORIZATION_SECONDS: Final = 900
+
+LOCAL_DECIMALS: Final = 6
+"""Those of a token on a chain of one's own, such as the sandbox's."""
 
 
 def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     """Answer a 402's PAYMENT-REQUIRED header with the official client, within the mandate.
 
     The client may pay exactly one offer: an EIP-3009 transfer ("exact", on an EVM chain) of the mandate's asset. A
-    mandate without one takes the dollar that the SDK knows for the chain; on a chain that it does not know, such as a
-    local one, whatever asset is offered.
+    mandate without one takes the dollars that the SDK knows for the chain, and on a local chain whatever is offered.
 
     Raises:
         PayError: There is no offer that the mandate allows; nothing was signed.
@@ -54,21 +57,20 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
 
     def price(offer: PaymentRequirements) -> Decimal | None:
         """Return what the offer costs in whole units, or None when the mandate does not cover this kind of payment."""
-        known = {entry["asset"].lower(): entry["decimals"] for entry in DEFAULT_ASSETS.get(offer.network, [])}
-        asset = offer.asset.lower()
-        wanted = asset == mandate.asset.lower() if mandate.asset else not known or asset in known
         is_plain = (
             offer.scheme == "exact"
-            and offer.network.startswith("eip155:")
             and (offer.extra or {}).get("assetTransferMethod", "eip3009") == "eip3009"
             and re.fullmatch(r"[0-9]{1,40}", offer.amount) is not None
         )
-        return Decimal(offer.amount).scaleb(-known.get(asset, ASSUMED_DECIMALS)) if wanted and is_plain else None
+        known = {entry["asset"].lower(): entry["decimals"] for entry in DEFAULT_ASSETS.get(offer.network, [])}
+        decimals = _decimals(offer.network, offer.asset, known, mandate)
+        return Decimal(offer.amount).scaleb(-decimals) if is_plain and decimals is not None else None
 
     prices = [(cost, offer) for offer in required.accepts if (cost := price(offer)) is not None]
     if not prices:
         raise PayError(
-            "No offer is in an asset that may be paid with. Name the asset with --asset. Nothing was paid."
+            "No offer is in an asset that may be paid with: that is --asset, with its --decimals where the SDK does "
+            "not know it, and otherwise a dollar that the SDK knows. Nothing was paid."
             if required.accepts
             else "The 402 offers nothing. Nothing was paid."
         )
@@ -91,14 +93,38 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     )
     account = account_of(Account.from_key, mandate)
     register_exact_evm_client(client, account, networks=offer.network)
-    payload = client.create_payment_payload(required.model_copy(update={"accepts": [offer]}))
-    ((header, value),) = wire.encode_payment_signature_header(payload).items()
+    try:
+        payload = client.create_payment_payload(required.model_copy(update={"accepts": [offer]}))
+        ((header, value),) = wire.encode_payment_signature_header(payload).items()
+    except Exception as error:
+        # An offer may hold anything in its other members; nothing has been sent to anybody who could spend it.
+        raise PayError(f"The offer cannot be signed ({type(error).__name__}). Nothing was paid.") from error
     return Signed(
         header=header,
         value=value,
         expires_at=int(payload.payload["authorization"]["validBefore"]),
-        terms=f"{cost.normalize():f} of {offer.asset} on {offer.network} from {account.address} to {offer.pay_to}",
+        terms=visible(
+            f"{cost.normalize():f} of {offer.asset} on {offer.network} from {account.address} to {offer.pay_to}"
+        ),
     )
+
+
+def _decimals(network: str, asset: str, known: Mapping[str, int], mandate: Mandate) -> int | None:
+    """Return the decimals of an asset that may be paid with, None for another one.
+
+    Args:
+        network: The chain of the offer.
+        asset: The asset of the offer.
+        known: The decimals of each dollar that the SDK knows on that chain.
+        mandate: What may be paid with.
+    """
+    if mandate.asset is not None and asset.lower() != mandate.asset.lower():
+        return None
+    if asset.lower() in known:
+        return known[asset.lower()]
+    if network in {f"eip155:{number}" for number in LOCAL_CHAINS}:
+        return LOCAL_DECIMALS if mandate.decimals is None else mandate.decimals
+    return mandate.decimals if mandate.asset is not None and network.startswith("eip155:") else None
 
 
 def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:

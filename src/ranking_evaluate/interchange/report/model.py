@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -29,9 +28,6 @@ REASONS: Final = {
 
 LEVELS: Final = 4
 
-_HIDING: Final = frozenset({"Cc", "Zl", "Zp"})
-_TURNING: Final = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
-
 
 def figure(number: float, *, signed: bool = False) -> str:
     """Return a number as people read it, to four decimals."""
@@ -39,18 +35,6 @@ def figure(number: float, *, signed: bool = False) -> str:
         return f"{number:.4g}"
     text = f"{number:+.4f}" if signed else f"{number:.4f}"
     return text if text.strip("+-0.") else "0.0000"
-
-
-def visible(text: str) -> str:
-    """Return an id with the marks shown that would hide it, break its line or turn its letters around."""
-    return "".join(_shown(one) for one in text)
-
-
-def _shown(character: str) -> str:
-    # Marks and joiners that scripts and emoji need are left alone; embeddings, overrides and isolates are not.
-    if unicodedata.category(character) in _HIDING or unicodedata.bidirectional(character) in _TURNING:
-        return f"⟨{ord(character):04X}⟩"
-    return character
 
 
 def p_value(number: float) -> str:

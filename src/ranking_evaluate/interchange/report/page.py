@@ -12,7 +12,8 @@ from typing import Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ranking_evaluate.interchange.report.model import Section, figure, visible
+from ranking_evaluate.core.visible import visible
+from ranking_evaluate.interchange.report.model import Section, figure
 from ranking_evaluate.release import VERSION
 
 _POLICY: Final = "default-src 'none'; style-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import string
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from ranking_evaluate.interchange.report.model import Comparison, Pair, Section, Value, figure, visible
+from ranking_evaluate.core.visible import visible
+from ranking_evaluate.interchange.csv_table import csv_table
+from ranking_evaluate.interchange.report.model import Comparison, Pair, Section, Value, figure
 
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + " .,:;/-=+()'")
 _COLUMNS: Final = ("response", "operation", "query", "metric", "value", "state", "reasons")
-# A spreadsheet takes a text that begins like this for a formula.
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -22,27 +20,23 @@ def markdown(sections: Sequence[Section]) -> str:
 
 
 def csv_rows(sections: Sequence[Section]) -> str:
-    """Return one row for each figure; the query is empty for averages.
-
-    An id that a spreadsheet would run as a formula gets an apostrophe before it.
-    """
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(_COLUMNS)
-    for section in sections:
-        for query, metric, value in _figures(section):
-            table.writerow(
-                (
-                    _cell(section.head.source),
-                    section.head.operation,
-                    _cell(query),
-                    metric,
-                    "" if value.number is None else repr(value.number),
-                    "available" if value.number is not None else value.text,
-                    " ".join(value.reasons),
-                )
+    """Return one row for each figure, with every digit; the query is empty for averages."""
+    return csv_table(
+        _COLUMNS,
+        (
+            (
+                section.head.source,
+                section.head.operation,
+                query,
+                metric,
+                "" if value.number is None else value.number,
+                "available" if value.number is not None else value.text,
+                " ".join(value.reasons),
             )
-    return text.getvalue()
+            for section in sections
+            for query, metric, value in _figures(section)
+        ),
+    )
 
 
 def _markdown(section: Section) -> Iterator[str]:
@@ -141,10 +135,6 @@ def _text(text: str) -> str:
 
 def _code(text: str) -> str:
     return f"<code>{_text(visible(text))}</code>"
-
-
-def _cell(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _bold(value: Value) -> str:

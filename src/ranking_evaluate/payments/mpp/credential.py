@@ -107,10 +107,18 @@ def _read_token(token: str, config: MppConfig, offer: Offer) -> Credential:
         # Whatever the SDK makes of a stranger's bytes, it is not a credential.
         raise _UnreadableError("it is not a Payment credential") from error
     challenge = _challenge(parsed.challenge)
-    if (challenge.opaque or {}).get("idempotencyKey") != offer.key:
+    key = (challenge.opaque or {}).get("idempotencyKey")
+    if key is None:
         raise RequestMalformed(
             "PAYMENT_IDENTIFIER_MISMATCH",
-            "The credential must answer a challenge that was made for exactly this Idempotency-Key.",
+            "The credential answers a challenge that names no purchase.",
+            cause="missing",
+        )
+    if key != offer.key:
+        raise RequestMalformed(
+            "PAYMENT_IDENTIFIER_MISMATCH",
+            "The credential answers a challenge for another Idempotency-Key than this request's.",
+            cause="different",
         )
     transaction, transaction_hash = _payment(payload)
     chain_id = config.chain_id if transaction is None else transaction.chain_id

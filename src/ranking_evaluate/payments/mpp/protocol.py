@@ -5,7 +5,6 @@ Not through its route handlers: those settle before the endpoint has run, and an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,8 +22,9 @@ from mpp.server.mpp import Mpp
 from mpp.store import MemoryStore
 from pydantic import model_serializer
 
+from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
-from ranking_evaluate.payments.connecting import Connecting
+from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.json_rpc import NodeError, NodeRefusal
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
@@ -108,15 +108,17 @@ class MppProtocol:
         await self._node.close()
         await self._sdk_client.aclose()
 
-    async def _connect(self) -> str | None:
+    async def _connect(self) -> Obstacle | None:
         """Ask the node once; return why it cannot be used, or None."""
         try:
-            async with asyncio.timeout(self._config.verify_timeout):
+            async with within(self._config.verify_timeout):
                 chain_id = await self._node.chain_id()
-        except (NodeError, TimeoutError) as error:
-            return str(error) or "the node does not answer in time"
+        except TimeoutError:
+            return Obstacle("the node does not answer in time", "")
+        except NodeError as error:
+            return Obstacle("the node gives no usable answer", str(error))
         ours = self._config.chain_id
-        return None if chain_id == ours else f"the node is on chain {chain_id}, not on {ours}"
+        return None if chain_id == ours else Obstacle(f"the node is on chain {chain_id}, not on {ours}", "")
 
     def terms(self) -> Terms:
         """Return what is taken."""
@@ -176,7 +178,7 @@ class MppProtocol:
         if content.transaction is None or secret is None:
             return Rejected("invalid-challenge: it was not issued by this service")
         try:
-            async with asyncio.timeout(self._config.verify_timeout):
+            async with within(self._config.verify_timeout):
                 # First of all: whatever else is wrong with it, a transaction that the chain knows may have paid us.
                 if await self._node.knows(content.transaction.hash):
                     return Spent("the transaction is on the chain already")
@@ -238,7 +240,7 @@ class MppProtocol:
     async def inspect(self, facts: PaymentFacts) -> Evidence:
         """Ask the chain for the receipt of the known transaction."""
         try:
-            async with asyncio.timeout(self._config.settle_timeout):
+            async with within(self._config.settle_timeout):
                 return await evidence_of(self._node, facts, self._config.realm)
         except (NodeError, TimeoutError) as error:
             return Unknown(str(error) or "the node does not answer in time")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from typing import Final
 
 import httpx
 
+from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.json_rpc import DuplicateMember, JsonRpc, NodeError, integer, open_client, read
-from ranking_evaluate.payments.provider_client import Late, NotConnected, ProviderClient, ProviderError
+from ranking_evaluate.payments.provider_client import Answer, Late, NotConnected, ProviderClient, ProviderError
 
 SEND_METHOD: Final = b"eth_sendRawTransaction"
 """Part of eth_sendRawTransaction and of eth_sendRawTransactionSync."""
@@ -22,11 +26,13 @@ class NodeTransport(httpx.AsyncBaseTransport):
     Args:
         client: What makes the calls.
         url: The node.
+        send_seconds: Seconds from now after which no transaction is sent any more.
     """
 
-    def __init__(self, client: ProviderClient, url: str) -> None:
+    def __init__(self, client: ProviderClient, url: str, send_seconds: float) -> None:
         self._client = client
         self._url = url
+        self._send_until = time.monotonic() + send_seconds
         self._sends = 0
 
     @property
@@ -38,9 +44,11 @@ class NodeTransport(httpx.AsyncBaseTransport):
         """Make one call; what goes wrong is raised as the httpx error by which the SDK tells it."""
         body = await request.aread()
         is_send = SEND_METHOD in body
+        if is_send and time.monotonic() > self._send_until:
+            raise httpx.ConnectError("it is too late to send a transaction")
         self._sends += is_send
         try:
-            status, content = await self._client.call("POST", self._url, body)
+            status, content = await self._call(body)
         except NotConnected as error:
             self._sends -= is_send
             raise httpx.ConnectError(str(error)) from error
@@ -57,6 +65,19 @@ class NodeTransport(httpx.AsyncBaseTransport):
             pass
         return httpx.Response(status, content=content)
 
+    async def _call(self, body: bytes) -> Answer:
+        """Make one call; where a deadline of the SDK's passes, what has arrived is read all the same."""
+        call = asyncio.create_task(self._client.call("POST", self._url, body))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            with contextlib.suppress(TimeoutError):
+                async with within(0):
+                    return await asyncio.shield(call)
+            raise
+        finally:
+            call.cancel()
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.close()
@@ -67,7 +88,7 @@ class Node(JsonRpc):
 
     def transport(self, timeout: float) -> NodeTransport:
         """Return a way to the node for the SDK, on which each call opens a connection and may take `timeout` in all."""
-        return NodeTransport(open_client(timeout, fresh=True), self._url)
+        return NodeTransport(open_client(timeout, fresh=True), self._url, timeout)
 
     async def knows(self, transaction: str) -> bool:
         """Return whether a transaction is on the chain, or on its way there."""

@@ -16,6 +16,8 @@ WIRE: Final = Wire(
     credential_header="Authorization",
     challenge_header="WWW-Authenticate",
     receipt_header="Payment-Receipt",
+    # mppx sets it on every request.
+    client_headers=("Accept-Payment",),
     scheme="Payment",
     leading_facts=(("supported", True),),
     facts=(("method", METHOD), ("intent", INTENT), ("sdk", "mppx"), ("tokenDecimals", AMOUNT_DECIMALS)),

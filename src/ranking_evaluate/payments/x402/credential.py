@@ -62,10 +62,18 @@ def read_credential(header: str, key: str) -> Credential:
         identifier = _identifier(payload)
     except (ValidationError, RecursionError) as error:
         raise _malformed("it is not an x402 v2 payment payload") from error
+    if identifier is None:
+        raise RequestMalformed(
+            "PAYMENT_IDENTIFIER_MISMATCH",
+            "The credential has no payment-identifier: its client left out the extensions of the 402 that it signed, "
+            "or signed one that names no purchase, such as a GET's.",
+            cause="missing",
+        )
     if identifier != key:
         raise RequestMalformed(
             "PAYMENT_IDENTIFIER_MISMATCH",
-            "The credential's payment-identifier extension must hold exactly the Idempotency-Key.",
+            "The credential's payment-identifier is not the Idempotency-Key of this request.",
+            cause="different",
         )
     inner = payload.payload.get("authorization")
     authorization = inner if isinstance(inner, dict) else {}

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
 from x402 import ResourceConfig, x402ResourceServer
-from x402.extensions.bazaar import declare_discovery_extension
-from x402.extensions.payment_identifier import (
-    PAYMENT_IDENTIFIER,
-    declare_payment_identifier_extension,
-)
-from x402.http.utils import encode_payment_required_header, encode_payment_response_header
+from x402.http.utils import encode_payment_response_header
 from x402.mechanisms.evm.exact import ExactEvmServerScheme
 from x402.schemas import (
     AssetAmount,
-    PaymentRequired,
     PaymentRequirements,
-    ResourceInfo,
     SettleResponse,
     SupportedResponse,
     VerifyResponse,
 )
 
-from ranking_evaluate.contract.discovery import input_of
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
-from ranking_evaluate.payments.connecting import Connecting
+from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
 from ranking_evaluate.payments.protocol import (
@@ -48,13 +40,9 @@ from ranking_evaluate.payments.protocol import (
     Unreadable,
     Verification,
 )
+from ranking_evaluate.payments.x402.challenge import Challenges
 from ranking_evaluate.payments.x402.credential import content_of, objection, read_credential
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
-
-MAX_CHALLENGE_BYTES: Final = 4_096
-"""How long PAYMENT-REQUIRED may be: clients echo it, and header limits of 8 kB and 16 kB are common on the way."""
-
-MAX_KEPT_CHALLENGES: Final = 256
 
 
 class X402Protocol:
@@ -73,7 +61,7 @@ class X402Protocol:
         )
         self._server: x402ResourceServer | None = None
         self._connecting = Connecting("the facilitator", self._connect)
-        self._challenges: dict[tuple[str, str, int, str | None], Challenge] = {}
+        self._challenges = Challenges()
         self._requirements: dict[int, PaymentRequirements] = {}
 
     async def start(self) -> None:
@@ -85,7 +73,7 @@ class X402Protocol:
         await self._connecting.stop()
         await self._facilitator.close()
 
-    async def _connect(self) -> str | None:
+    async def _connect(self) -> Obstacle | None:
         """Ask the facilitator once; return why it cannot be used, or None."""
         try:
             supported = SupportedResponse.model_validate(await self._facilitator.supported())
@@ -95,11 +83,12 @@ class X402Protocol:
             server.initialize()
             self._requirements_of(server, amount=1)
         except FacilitatorError as error:
-            return str(error)
-        except ValidationError:
-            return "the facilitator's /supported document is not of the x402 form"
+            return Obstacle(error.words, str(error))
+        except ValidationError as error:
+            return Obstacle("the facilitator's /supported document is not of the x402 form", type(error).__name__)
         except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, nothing can be taken.
-            return f"the facilitator cannot serve {SCHEME} on {self._config.network} ({type(error).__name__})"
+            words = f"the facilitator cannot serve {SCHEME} on {self._config.network}"
+            return Obstacle(words, type(error).__name__)
         self._server = server
         return None
 
@@ -137,45 +126,9 @@ class X402Protocol:
         )
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
-        """Return the PaymentRequired object as header and as members, equal to each other.
-
-        It says nothing about the key or the body, so the few that there are for each operation are made once.
-        """
-        same = (offer.operation, offer.url, offer.amount, reason)
-        challenge = self._challenges.get(same)
-        if challenge is None:
-            required = await self._payment_required(offer, reason)
-            members = required.model_dump(by_alias=True, exclude_none=True)
-            challenge = Challenge({WIRE.challenge_header.lower(): encode_payment_required_header(required)}, members)
-            # A facilitator may word its reasons as it likes.
-            if len(self._challenges) >= MAX_KEPT_CHALLENGES:
-                self._challenges.clear()
-            self._challenges[same] = challenge
-        return challenge
-
-    async def _payment_required(self, offer: Offer, reason: str | None) -> PaymentRequired:
-        """Return the terms with as much about the input as fits into the header: its whole schema, or an outline."""
+        """Return the PaymentRequired object as header and as members, equal to each other."""
         server = self._ready_server()
-        announced = input_of(offer.operation)
-        for schema in announced.schemas:
-            discovery = declare_discovery_extension(
-                input=dict(announced.example), input_schema=schema, body_type="json"
-            )
-            # The SDK leaves the method to its own middleware.
-            discovery["bazaar"]["info"]["input"]["method"] = "POST"
-            required = await server.create_payment_required_response(
-                [self._requirements_of(server, offer.amount)],
-                resource=ResourceInfo(url=offer.url, description=offer.description, mime_type="application/json"),
-                error=reason or "PAYMENT-SIGNATURE header is required",
-                # The SDK changes what it is given, so it gets fresh declarations every time.
-                extensions={
-                    PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True),
-                    **discovery,
-                },
-            )
-            if len(encode_payment_required_header(required)) <= MAX_CHALLENGE_BYTES:
-                break
-        return required
+        return await self._challenges.make(server, self._required(server, offer.amount), offer, reason)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential of the PAYMENT-SIGNATURE header, parsed only."""

@@ -14,6 +14,8 @@ WIRE: Final = Wire(
     credential_header="PAYMENT-SIGNATURE",
     challenge_header="PAYMENT-REQUIRED",
     receipt_header="PAYMENT-RESPONSE",
+    # @x402/fetch and @x402/axios set the first one on paid requests, clients of version 1 the other.
+    client_headers=("Access-Control-Expose-Headers", "X-PAYMENT"),
     facts=(
         ("version", X402_VERSION),
         ("scheme", SCHEME),

@@ -1,16 +1,15 @@
-// Buy one answer over x402 with the official TypeScript SDK:
-// npm install @x402/core@2.27.0 @x402/evm@2.27.0 @x402/extensions@2.27.0 @x402/fetch@2.27.0 viem@2.56.9
+// Buy one answer over x402 with the official TypeScript SDK; one line installs what this client and pay_mpp.mjs need:
+// npm install @x402/core@2.27.0 @x402/evm@2.27.0 @x402/fetch@2.27.0 mppx@0.11.0 viem@2.56.9
 //
 // node pay_x402.mjs INPUT.json KEY >ANSWER.json
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { encodePaymentSignatureHeader } from '@x402/core/http'
 import { ExactEvmScheme } from '@x402/evm/exact/client'
-import { appendPaymentIdentifierToExtensions } from '@x402/extensions/payment-identifier'
 import { wrapFetchWithPayment, x402Client } from '@x402/fetch'
 import { privateKeyToAccount } from 'viem/accounts'
 
-const { ORIGIN, WALLET_KEY, NETWORK, ASSET, OPERATION = 'ranking-evaluate' } = process.env
+const { ORIGIN, WALLET_KEY, X402_NETWORK, X402_ASSET, OPERATION = 'ranking-evaluate' } = process.env
 const [input, key] = process.argv.slice(2)
 
 // The key belongs to this purchase and the credential to this key: both are kept, and sent again rather than made anew.
@@ -21,10 +20,8 @@ const headers = { 'Content-Type': 'application/json', 'Idempotency-Key': key }
 
 const client = new x402Client().register('eip155:*', new ExactEvmScheme(privateKeyToAccount(WALLET_KEY)))
 // Without this the SDK refuses tokens that it does not know, and with it everything but this token and this price.
-client.setSpendControls({ allowedAssets: [{ network: NETWORK, asset: ASSET, maxAmountPerPayment: '10000' }] })
-// The SDK does not name the purchase by itself: the payment identifier must be the Idempotency-Key.
-client.onBeforePaymentCreation(async ({ paymentRequired }) => {
-  appendPaymentIdentifierToExtensions(paymentRequired.extensions, key)
+client.setSpendControls({
+  allowedAssets: [{ network: X402_NETWORK, asset: X402_ASSET, maxAmountPerPayment: '10000' }],
 })
 // Saved before it is sent.
 client.onAfterPaymentCreation(async ({ paymentPayload }) => {
