@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
@@ -34,10 +34,11 @@ class ScriptedWorkers:
     """Workers whose evaluations end when the test says so."""
 
     def __init__(self) -> None:
-        self.at_work: dict[str, Future[Evaluated]] = {}
+        self.at_work: dict[str, Future[list[Evaluated]]] = {}
         self.order: list[str] = []
 
-    def submit(self, operation: Operation[Any], body: bytes) -> Future[Evaluated]:
+    def submit(self, operation: Operation[Any], bodies: Sequence[bytes]) -> Future[list[Evaluated]]:
+        [body] = bodies
         name = body.decode().strip()
         self.order.append(name)
         self.at_work[name] = Future()
@@ -46,7 +47,7 @@ class ScriptedWorkers:
     async def end(self, name: str, outcome: Answer | OperationError | Exception = ANSWER, seconds: float = 0.1) -> None:
         evaluation = self.at_work.pop(name)
         if isinstance(outcome, Answer | OperationError):
-            evaluation.set_result(Evaluated(outcome, seconds))
+            evaluation.set_result([Evaluated(outcome, seconds)])
         else:
             evaluation.set_exception(outcome)
         await asyncio.sleep(0.01)

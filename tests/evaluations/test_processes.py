@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.core.errors import OperationError
-from ranking_evaluate.evaluations import processes
+from ranking_evaluate.evaluations import processes, worker
 from ranking_evaluate.evaluations.processes import EvaluationBroke, WorkerLost, Workers, cores
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS, find
@@ -36,7 +37,8 @@ def workers() -> Iterator[Workers]:
 
 
 def outcome(workers: Workers, operation: Operation[Any], body: bytes) -> object:
-    return workers.submit(operation, body).result(PATIENCE).outcome
+    [evaluated] = workers.submit(operation, [body]).result(PATIENCE)
+    return evaluated.outcome
 
 
 def outcome_here(operation: Operation[Any], body: bytes) -> object:
@@ -76,13 +78,14 @@ def test_a_worker_answers_and_refuses_as_this_process_would(workers: Workers, op
 
 
 def test_an_evaluation_says_how_long_it_took(workers: Workers) -> None:
-    assert 0.02 < workers.submit(LEXICAL, expensive.LARGE_SALE).result(PATIENCE).seconds < PATIENCE
+    [evaluated] = workers.submit(LEXICAL, [expensive.LARGE_SALE]).result(PATIENCE)
+    assert 0.02 < evaluated.seconds < PATIENCE
 
 
 def test_a_worker_that_is_killed_loses_one_evaluation_and_is_replaced(workers: Workers) -> None:
     outcome(workers, LEXICAL, b"{")
     (first,) = workers.pids()
-    lost = workers.submit(LEXICAL, expensive.OUTPUT_LIMIT)
+    lost = workers.submit(LEXICAL, [expensive.OUTPUT_LIMIT])
     time.sleep(0.02)
     os.kill(first, signal.SIGKILL)
     with pytest.raises(WorkerLost, match="died"):
@@ -120,15 +123,27 @@ def test_a_worker_that_does_not_come_to_an_end_is_ended() -> None:
         workers.close()
 
 
-def test_a_bug_is_told_without_the_input_and_the_worker_goes_on(workers: Workers) -> None:
-    unknown: Any = type("Unknown", (), {"id": "no-such-operation"})()
+def test_a_bug_is_told_without_the_input() -> None:
+    def broken(request: Any) -> Any:
+        raise KeyError(request["queries"][0]["text"])
+
+    operation = dataclasses.replace(LEXICAL, evaluate=broken)
+    head, result = worker._reply(operation, orjson.dumps(LEXICAL.example_input).replace(b"reset password", b"a canary"))
+    assert b"canary" not in head
     with pytest.raises(EvaluationBroke) as caught:
-        outcome(workers, unknown, b"a canary")
-    assert str(caught.value).startswith("ValueError\n")
-    assert "no-such-operation" not in str(caught.value)
-    (pid,) = workers.pids()
-    outcome(workers, LEXICAL, b"{")
-    assert workers.pids() == [pid]
+        processes._evaluated(LEXICAL.id, head, result)
+    assert str(caught.value).startswith("KeyError\n")
+    assert "in broken" in str(caught.value)
+
+
+def test_many_inputs_go_to_one_worker_at_once_and_their_outcomes_keep_their_order(workers: Workers) -> None:
+    bodies = [expensive.evaluated(LEXICAL.id, size)[0].body for size in range(2_000, 40_000, 1_000)]
+    bodies[7] = b"{"
+    evaluated = workers.submit(LEXICAL, bodies).result(PATIENCE)
+    assert [type(one.outcome) for one in evaluated].count(OperationError) == 1
+    assert isinstance(evaluated[7].outcome, OperationError)
+    assert evaluated[-1].outcome == answer(LEXICAL, bodies[-1])
+    assert len(workers.pids()) == 1
 
 
 def test_the_signals_that_end_a_service_do_not_end_its_workers(workers: Workers) -> None:
@@ -142,7 +157,7 @@ def test_the_signals_that_end_a_service_do_not_end_its_workers(workers: Workers)
 
 def test_closing_ends_what_is_at_work_and_what_waits() -> None:
     workers = Workers(1, PATIENCE)
-    submitted = [workers.submit(LEXICAL, expensive.OUTPUT_LIMIT) for _ in range(3)]
+    submitted = [workers.submit(LEXICAL, [expensive.OUTPUT_LIMIT]) for _ in range(3)]
     wait_until(lambda: bool(workers.pids()))
     pids = workers.pids()
     workers.close()
@@ -156,7 +171,7 @@ def test_workers_end_with_a_service_that_is_killed() -> None:
         "from ranking_evaluate.evaluations.processes import Workers\n"
         "from ranking_evaluate.operations.registry import find\n"
         "workers = Workers(1)\n"
-        "workers.submit(find('lexical-retrieval'), b'{').result()\n"
+        "workers.submit(find('lexical-retrieval'), [b'{']).result()\n"
         "print(*workers.pids(), flush=True)\n"
         "time.sleep(600)\n"
     )

@@ -7,11 +7,12 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import SimpleQueue
 from threading import Event, Semaphore
-from typing import IO, Annotated, Any, Final
+from typing import IO, Annotated, Any, Final, TypeAlias
 
 import orjson
 import typer
@@ -20,7 +21,7 @@ from ranking_evaluate.cli.streams import problem, refuse, stop, write, write_ans
 from ranking_evaluate.contract.answer import Answer, answer
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.intake import RAW_BYTES
-from ranking_evaluate.evaluations.processes import Evaluated, Workers, cores
+from ranking_evaluate.evaluations.processes import Evaluated, WorkerLost, Workers, cores
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation
 
@@ -30,8 +31,14 @@ _ENOUGH: Final = RAW_BYTES + 1
 SECONDS_ALONE: Final = 1.0
 """How long lines are scored by this process alone: for fewer it is not worth while to start others."""
 
-LINES_AHEAD: Final = 8
-"""How many lines are read ahead for each core."""
+BATCH_BYTES: Final = 65_536
+"""What is read at once, and how much of it one worker is given: alone, short lines would cost more than they save."""
+
+BATCHES_AHEAD: Final = 3
+"""How many batches are read ahead for each core."""
+
+Batch: TypeAlias = tuple[int, list[bytes]]
+"""The bodies of some lines, and their size in the file."""
 
 
 def score(
@@ -68,12 +75,12 @@ def score(
 def _score_lines(operation: Operation[Any], file: IO[bytes]) -> None:
     with _progress(file) as advance:
         written = _Written(advance)
-        lines = _bodies(file)
+        batches = _batches(file)
         began = time.monotonic()
-        for size, body in lines:
-            written.add(size, _outcome(operation, body))
+        for size, bodies in batches:
+            written.add(size, map(partial(_outcome, operation), bodies))
             if time.monotonic() - began > SECONDS_ALONE:
-                _score_on_every_core(operation, lines, written)
+                _score_on_every_core(operation, batches, written)
     if written.refused:
         stop(
             f"Refused: {written.refused} of {written.count} inputs, the first in line {written.first_refused}. "
@@ -88,17 +95,18 @@ class _Written:
         self._advance = advance
         self.count = self.refused = self.first_refused = 0
 
-    def add(self, size: int, outcome: Answer | OperationError) -> None:
-        """Write the outcome of the next input, which is of that size in the file."""
-        self.count += 1
-        if isinstance(outcome, OperationError):
-            self.refused += 1
-            self.first_refused = self.first_refused or self.count
-            output = orjson.dumps(problem(outcome))
-        else:
-            output = outcome.body
-        # Written at once, so that a program at the other end of a pipe can wait for its answer.
-        write(output + b"\n")
+    def add(self, size: int, outcomes: Iterable[Answer | OperationError]) -> None:
+        """Write the outcomes of the next inputs, which have that size in the file."""
+        for outcome in outcomes:
+            self.count += 1
+            if isinstance(outcome, OperationError):
+                self.refused += 1
+                self.first_refused = self.first_refused or self.count
+                output = orjson.dumps(problem(outcome))
+            else:
+                output = outcome.body
+            # Written at once, so that a program at the other end of a pipe can wait for its answer.
+            write(output + b"\n")
         self._advance(size)
 
 
@@ -109,44 +117,57 @@ def _outcome(operation: Operation[Any], body: bytes) -> Answer | OperationError:
         return error
 
 
-def _score_on_every_core(operation: Operation[Any], lines: Iterator[tuple[int, bytes]], written: _Written) -> None:
-    """Score the lines in worker processes; this thread reads, another one writes the outcomes in their order."""
+def _score_on_every_core(operation: Operation[Any], batches: Iterator[Batch], written: _Written) -> None:
+    """Score the rest in worker processes; this thread reads, another one writes the outcomes in their order."""
     workers = Workers(cores())
-    coming: SimpleQueue[tuple[int, Future[Evaluated]] | None] = SimpleQueue()
-    room, ended = Semaphore(LINES_AHEAD * cores()), Event()
+    coming: SimpleQueue[tuple[int, Future[list[Evaluated]]] | None] = SimpleQueue()
+    room, ended = Semaphore(BATCHES_AHEAD * cores()), Event()
 
     def write_all() -> None:
         try:
             while (next_one := coming.get()) is not None:
-                size, evaluation = next_one
-                written.add(size, evaluation.result().outcome)
+                size, evaluations = next_one
+                written.add(size, (evaluated.outcome for evaluated in evaluations.result()))
                 room.release()
         finally:
             # The reader must not wait for a writer that is gone.
             ended.set()
             room.release()
 
-    with contextlib.closing(workers), ThreadPoolExecutor(1) as writer:
+    with ThreadPoolExecutor(1) as writer, contextlib.closing(workers):
         writing = writer.submit(write_all)
         try:
-            for size, body in lines:
+            for size, bodies in batches:
                 room.acquire()
                 if ended.is_set():
                     break
-                coming.put((size, workers.submit(operation, body)))
+                coming.put((size, workers.submit(operation, bodies)))
         finally:
             coming.put(None)
-        writing.result()
+        try:
+            writing.result()
+        except WorkerLost as error:
+            stop(f"Line {written.count + 1} or one soon after it was not scored: {error}.", code=1)
 
 
-def _bodies(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the size and the body of every line; a body above the limit is cut short there, which is still above it."""
-    while line := file.readline(_ENOUGH):
-        size = len(line)
-        body = line.removesuffix(b"\n")
-        while not line.endswith(b"\n") and (line := file.readline(_ENOUGH)):
-            size += len(line)
-        yield size, body
+def _batches(file: IO[bytes]) -> Iterator[Batch]:
+    """Yield the bodies of all lines that are there already, and their size in the file.
+
+    A body above the limit is cut short there, which is still above it.
+    """
+    # What was opened for reading bytes has this method.
+    read_what_is_there: Callable[[int], bytes] = file.read1  # type: ignore[attr-defined]
+    begun = b""
+    size = 0
+    while chunk := read_what_is_there(BATCH_BYTES):
+        *lines, begun = (begun + chunk).split(b"\n")
+        begun = begun[:_ENOUGH]
+        size += len(chunk)
+        if lines:
+            yield size, [line[:_ENOUGH] for line in lines]
+            size = 0
+    if begun:
+        yield size, [begun]
 
 
 @contextlib.contextmanager

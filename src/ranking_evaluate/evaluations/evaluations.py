@@ -174,16 +174,16 @@ class Evaluations:
         while self._free and (job := self._paying.next(self._busy) or self._unpaid.next(self._busy)):
             self._free -= 1
             self._busy.add(job.client)
-            evaluation = asyncio.wrap_future(self._workers.submit(job.operation, job.body))
+            evaluation = asyncio.wrap_future(self._workers.submit(job.operation, [job.body]))
             evaluation.add_done_callback(partial(self._finish, job, time.monotonic()))
 
-    def _finish(self, job: _Job, began: float, evaluation: asyncio.Future[Evaluated]) -> None:
+    def _finish(self, job: _Job, began: float, evaluation: asyncio.Future[list[Evaluated]]) -> None:
         self._free += 1
         self._busy.discard(job.client)
         seconds = time.monotonic() - began
         result: Answer | Exception
         try:
-            result, seconds = evaluation.result()
+            [(result, seconds)] = evaluation.result()
         except (WorkerLost, CancelledError, asyncio.CancelledError) as error:
             telemetry.logger().error("evaluation lost", reason=str(error), operation=job.operation.id)
             result = _overloaded("lost", "The evaluation was lost.")

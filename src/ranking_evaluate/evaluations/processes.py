@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -74,9 +74,9 @@ class Workers:
         self._idle: list[_Worker] = []
         self._closed = False
 
-    def submit(self, operation: Operation[Any], body: bytes) -> Future[Evaluated]:
-        """Return the evaluation to come: `WorkerLost` or `EvaluationBroke` where there is none."""
-        return self._threads.submit(self._evaluate, operation.id, body)
+    def submit(self, operation: Operation[Any], bodies: Sequence[bytes]) -> Future[list[Evaluated]]:
+        """Return what one worker will make of some inputs: `WorkerLost` or `EvaluationBroke` where that is nothing."""
+        return self._threads.submit(self._evaluate, operation.id, bodies)
 
     def pids(self) -> list[int]:
         """Return the process ids of the workers that run."""
@@ -94,13 +94,13 @@ class Workers:
         for worker in self._idle:
             worker.end()
 
-    def _evaluate(self, operation_id: str, body: bytes) -> Evaluated:
+    def _evaluate(self, operation_id: str, bodies: Sequence[bytes]) -> list[Evaluated]:
         try:
             worker = self._take()
         except OSError as error:
             raise WorkerLost(f"no worker could be started: {error.strerror}") from error
         try:
-            evaluated = worker.evaluate(operation_id, body)
+            evaluated = worker.evaluate(operation_id, bodies)
         except BaseException as error:
             # A worker that broke a bug off is as good as ever; one that is lost is replaced when it is needed.
             if isinstance(error, EvaluationBroke):
@@ -161,18 +161,14 @@ class _Worker:
         """Return whether the process has not ended."""
         return self._process.poll() is None
 
-    def evaluate(self, operation_id: str, body: bytes) -> Evaluated:
-        """Return what one input comes to."""
+    def evaluate(self, operation_id: str, bodies: Sequence[bytes]) -> list[Evaluated]:
+        """Return what each input comes to."""
         try:
-            send(self._stream, operation_id.encode(), body)
-            head, result = orjson.loads(receive(self._stream)), receive(self._stream)
+            send(self._stream, [operation_id.encode(), *bodies])
+            reply = receive(self._stream)
         except (OSError, EOFError) as error:
             raise WorkerLost(f"the worker {'took too long' if isinstance(error, TimeoutError) else 'died'}") from error
-        if "bug" in head:
-            raise EvaluationBroke(f"{head['bug']}\n{head['frames']}")
-        if "refusal" in head:
-            return Evaluated(_refusal(head["refusal"]), head["seconds"])
-        return Evaluated(Answer(operation_id, head["inputSha256"], result), head["seconds"])
+        return [_evaluated(operation_id, *one) for one in zip(reply[::2], reply[1::2], strict=True)]
 
     def kill(self) -> None:
         """End the process at once; a thread that waits for it then finds out."""
@@ -185,6 +181,15 @@ class _Worker:
             self._stream.close()
         self._socket.close()
         self._process.wait()
+
+
+def _evaluated(operation_id: str, head: bytes, result: bytes) -> Evaluated:
+    said = orjson.loads(head)
+    if "bug" in said:
+        raise EvaluationBroke(f"{said['bug']}\n{said['frames']}")
+    if "refusal" in said:
+        return Evaluated(_refusal(said["refusal"]), said["seconds"])
+    return Evaluated(Answer(operation_id, said["inputSha256"], result), said["seconds"])
 
 
 def _refusal(members: Mapping[str, Any]) -> OperationError:

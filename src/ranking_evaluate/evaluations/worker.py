@@ -11,38 +11,44 @@ import signal
 import socket
 import time
 import traceback
+from collections.abc import Sequence
 from io import BufferedRWPair
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.operations import registry
+from ranking_evaluate.operations.operation import Operation
 
 LENGTH_BYTES: Final = 4
 
 
-def send(stream: BufferedRWPair, *parts: bytes) -> None:
-    """Write the parts of one message; `receive` returns them one by one.
+def send(stream: BufferedRWPair, parts: Sequence[bytes]) -> None:
+    """Write one message, which is a list of byte strings.
 
     Raises:
         OSError: Nobody reads at the other end, or the socket's timeout is over.
     """
+    stream.write(len(parts).to_bytes(LENGTH_BYTES, "big"))
     for part in parts:
         stream.write(len(part).to_bytes(LENGTH_BYTES, "big"))
         stream.write(part)
     stream.flush()
 
 
-def receive(stream: BufferedRWPair) -> bytes:
-    """Return the next part of a message.
+def receive(stream: BufferedRWPair) -> list[bytes]:
+    """Return the next message.
 
     Raises:
         EOFError: The other end is closed.
         OSError: The other end broke off, or the socket's timeout is over.
     """
-    length = int.from_bytes(_exactly(stream, LENGTH_BYTES), "big")
-    return _exactly(stream, length)
+    return [_exactly(stream, _number(stream)) for _ in range(_number(stream))]
+
+
+def _number(stream: BufferedRWPair) -> int:
+    return int.from_bytes(_exactly(stream, LENGTH_BYTES), "big")
 
 
 def _exactly(stream: BufferedRWPair, count: int) -> bytes:
@@ -64,17 +70,18 @@ def main() -> None:
     stream = socket.socket(fileno=0).makefile("rwb")
     with contextlib.suppress(EOFError, OSError):
         while True:
-            operation_id, body = receive(stream).decode(), receive(stream)
-            send(stream, *_reply(operation_id, body))
+            operation_id, *bodies = receive(stream)
+            operation = registry.find(operation_id.decode())
+            send(stream, [part for body in bodies for part in _reply(operation, body)])
 
 
-def _reply(operation_id: str, body: bytes) -> tuple[bytes, bytes]:
+def _reply(operation: Operation[Any], body: bytes) -> tuple[bytes, bytes]:
     """Return the head of a reply, which `processes.py` reads, and the result, which is empty without one."""
     started = time.process_time()
     result = b""
     head: dict[str, object]
     try:
-        evaluation = registry.find(operation_id).run(body)
+        evaluation = operation.run(body)
     except OperationError as error:
         refusal = {"code": error.code, "detail": error.detail, "pointer": error.pointer}
         head = {"refusal": {**refusal, "violations": [list(violation) for violation in error.violations]}}
