@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 import httpx
@@ -29,11 +30,14 @@ from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.sandbox.processes import LOOPBACK
 from tests import expensive
 from tests.faults.facilitator import FaultyFacilitator
-from tests.hostile.service import BODY, Neighbourhood, Service, neighbourhood
+from tests.hostile.service import BODY, Service, neighbourhood, resident
 from tests.judges.x402_buyer import Buyer, Payload, new_key, signed
 
 MINUTE_OF_ONE_ADDRESS: Final = 120
 """The requests that the default REQUEST_RATE lets one address send at once."""
+
+LIMITS: Final = {"REQUEST_RATE": "120/minute", "PAYMENT_RATE": "30/minute", "SETTLE_TIMEOUT": "30"}
+"""The defaults, which the hostile tests otherwise switch off, and a settlement's deadline that a flood once passed."""
 
 CONNECTIONS: Final = 40
 """Over which an address sends them."""
@@ -70,11 +74,11 @@ async def _one_connection(port: int, address: str, requests: list[bytes], seen: 
     writer.close()
 
 
-async def _send(ports: list[int], addresses: list[str], count: int) -> Counter[str]:
-    """Send the requests of every address at once, to the services in turn; return how often each answer came."""
+async def _send(ports: list[int], addresses: list[str]) -> Counter[str]:
+    """Send the minute of every address at once, to the services in turn; return how often each answer came."""
     seen: Counter[str] = Counter()
     made = []
-    for number, (operation, body) in zip(range(count), flooding_bodies(), strict=False):
+    for number, (operation, body) in zip(range(MINUTE_OF_ONE_ADDRESS), flooding_bodies(), strict=False):
         path = f"/preflight?validate={operation}" if number % 10 == 9 else f"/v1/x402/{operation}"
         lines = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
         made.append(f"{lines}Idempotency-Key: {new_key()}\r\n\r\n".encode() + body)
@@ -127,11 +131,13 @@ class Lateness:
     healthz: list[float]
     nothing: list[float]
 
+    @property
     def p99(self) -> float:
         return percentile(self.healthz, 0.99)
 
-    def machine_p99(self) -> float:
-        return percentile(self.nothing, 0.99)
+    @property
+    def most(self) -> float:
+        return self.healthz[-1]
 
     def __str__(self) -> str:
         return ", ".join(
@@ -163,10 +169,10 @@ class Probe:
 class Flood:
     """A context manager: a process that floods services from so many addresses; `seen` is there after `wait`."""
 
-    def __init__(self, services: list[Service], addresses: int, count: int = MINUTE_OF_ONE_ADDRESS) -> None:
+    def __init__(self, services: list[Service], addresses: int, first: int = 1) -> None:
         self.seen: Counter[str] = Counter()
         ports = ",".join(str(service.port) for service in services)
-        arguments = ["--send", ports, "--addresses", str(addresses), "--count", str(count)]
+        arguments = ["--send", ports, "--addresses", str(addresses), "--first", str(first)]
         command = [sys.executable, "-m", "tests.faults.flood", *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
@@ -203,16 +209,34 @@ class Shopper:
 
     def __init__(self, service: Service, number: int, body: bytes = BODY, operation: str = "ranking-evaluate") -> None:
         transport = httpx.HTTPTransport(local_address=f"127.0.9.{number + 1}")
-        client = httpx.Client(base_url=service.origin, transport=transport, trust_env=False, timeout=60)
+        # One connection for each request, so that none is left open.
+        close = {"Connection": "close"}
+        client = httpx.Client(base_url=service.origin, transport=transport, headers=close, trust_env=False, timeout=60)
         self.buyer = Buyer(client, "0x" + f"{number + 1:064x}", body, f"/v1/x402/{operation}")
 
     def buy(self) -> Bought:
         """Ask for the terms and pay, as any client does."""
+        bought = self.buy_or_refusal()
+        assert bought.payload, bought.answer.text
+        return bought
+
+    def buy_or_refusal(self) -> Bought:
+        """Return the purchase; without a payload where no terms came."""
         key = new_key()
         asked = self.buyer.post(key)
-        assert asked.status_code == 402, asked.text
-        payload = signed(asked, self.buyer.wallet_key)
-        return self.pay(key, payload)
+        if asked.status_code != 402:
+            return Bought(asked, 0.0, key, {})
+        return self.pay(key, signed(asked, self.buyer.wallet_key))
+
+    def buy_patiently(self) -> Bought:
+        """Buy, and come again as long as the answer says so; what is refused then has left nothing behind."""
+        while True:
+            bought = self.buy_or_refusal()
+            if bought.answer.status_code == 200:
+                return bought
+            assert (bought.answer.status_code, bought.answer.json()["code"]) == (503, "OVERLOADED")
+            assert self.buyer.attempt(bought.key) is None
+            time.sleep(int(bought.answer.headers["retry-after"]))
 
     def pay(self, key: str, payload: Payload) -> Bought:
         started = time.perf_counter()
@@ -227,34 +251,49 @@ def six_buy(services: list[Service]) -> list[Bought]:
         return list(pool.map(Shopper.buy, shoppers))
 
 
+def workers_of(service: Service) -> list[int]:
+    """Return the process ids of a service's workers."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        # A process may end while it is looked at.
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == service.pid and state != "Z":
+                found.append(int(stat.parent.name))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--addresses", type=int, default=3, help="how many addresses flood")
     parser.add_argument("--minutes", type=int, default=2, help="how often each sends its minute")
-    parser.add_argument("--count", type=int, default=MINUTE_OF_ONE_ADDRESS, help="what an address sends at once")
+    parser.add_argument("--requests", type=int, help="send so many instead, without rates, and watch the memory")
     parser.add_argument("--send", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--probe", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.probe is not None:
         asyncio.run(_probe(given.probe))
     elif given.send is not None:
         _flood(given)
+    elif given.requests is not None:
+        watch_memory(given.requests)
     else:
         torture(given.addresses, given.minutes)
 
 
 def _flood(given: Any) -> None:
     ports = [int(port) for port in given.send.split(",")]
-    addresses = [f"127.0.8.{number + 1}" for number in range(given.addresses)]
+    addresses = [f"127.0.8.{number}" for number in range(given.first, given.first + given.addresses)]
     list(itertools.islice(flooding_bodies(), 100))
     print("ready", flush=True)
     sys.stdin.readline()
-    print(json.dumps(asyncio.run(_send(ports, addresses, given.count))))
+    print(json.dumps(asyncio.run(_send(ports, addresses))))
 
 
 def torture(addresses: int, minutes: int) -> None:
     """Flood a service for some minutes while six buyers pay again and again; print what came of it."""
-    with neighbourhood() as place, place.running("flood", SETTLE_TIMEOUT="30", LOG_LEVEL="error") as service:
+    with neighbourhood() as place, place.running("flood", **LIMITS, LOG_LEVEL="error") as service:
         for minute in range(minutes):
             began = time.monotonic()
             with Probe(service) as probe, Flood([service], addresses) as flood:
@@ -264,19 +303,56 @@ def torture(addresses: int, minutes: int) -> None:
             slowest = max(purchase.seconds for purchase in bought)
             print(f"minute {minute + 1}: {probe.lateness}")
             print(f"  six purchases {dict(statuses)}, the slowest paid in {slowest:.3f} s; flood {dict(flood.seen)}")
-            print(f"  {service.memory() / 2**20:.1f} MiB resident")
+            print(f"  {told_memory(service)}")
             if minute + 1 < minutes:
                 time.sleep(max(0.0, began + 61 - time.monotonic()))
-        assert place_is_certain(place, service)
-
-
-def place_is_certain(place: Neighbourhood, service: Service) -> bool:
-    """Return whether every payment that moved was sold, and none is uncertain."""
-    return service.metrics()["ranking_evaluate_uncertain_attempts"] == 0 and money_moved_once(place.facilitator)
+        assert service.metrics()["ranking_evaluate_uncertain_attempts"] == 0
+        assert money_moved_once(place.facilitator)
 
 
 def money_moved_once(facilitator: FaultyFacilitator) -> bool:
+    """Return whether each payment was sent to be settled once, and moved once."""
     return set(facilitator.attempts.values()) == set(facilitator.moves.values()) == {1}
+
+
+def watch_memory(count: int) -> None:
+    """Send so many requests that go to workers; print the memory of the service and its workers on the way."""
+    with neighbourhood() as place, place.running("soak", EVALUATION_RATE="", LOG_LEVEL="error") as service:
+        for part in range(11):
+            began = time.monotonic()
+            # The first part is the warming up.
+            soak(service, max(1, count // (100 if part == 0 else 10)))
+            print(f"part {part}, {time.monotonic() - began:.0f} s: {told_memory(service)}", flush=True)
+
+
+def soak(service: Service, count: int) -> None:
+    """Send so many inputs that are evaluated by workers, of every operation and of many sizes; four at a time."""
+    bodies = [
+        (operation.id, body.body)
+        for operation in OPERATIONS
+        for size in range(operation.inline_bytes + 1_000, operation.inline_bytes + 7_000, 1_000)
+        for body in (expensive.evaluated(operation.id, size)[0], *expensive.refused(size))
+    ]
+    mixed = itertools.islice(itertools.cycle(bodies), count)
+
+    def send_some(number: int, some: list[tuple[str, bytes]]) -> None:
+        transport = httpx.HTTPTransport(local_address=f"127.0.7.{number + 1}")
+        with httpx.Client(base_url=service.origin, transport=transport, trust_env=False, timeout=60) as client:
+            for operation, body in some:
+                headers = {"Idempotency-Key": new_key(), "Content-Type": "application/json"}
+                answer = client.post(f"/v1/x402/{operation}", content=body, headers=headers)
+                assert answer.status_code in {400, 402, 413, 422}, answer.text
+
+    lists: list[list[tuple[str, bytes]]] = [[] for _ in range(4)]
+    for number, one in enumerate(mixed):
+        lists[number % 4].append(one)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(send_some, range(4), lists))
+
+
+def told_memory(service: Service) -> str:
+    workers = " ".join(f"{resident(pid) / 2**20:.1f}" for pid in workers_of(service))
+    return f"resident MiB: service {service.memory() / 2**20:.1f}, workers {workers}"
 
 
 if __name__ == "__main__":
