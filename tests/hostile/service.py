@@ -158,9 +158,14 @@ class Service:
 
     def memory(self) -> int:
         """Return the resident bytes of the process."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-        return int(line.split()[1]) * 1024
+        return resident(self.pid)
+
+
+def resident(pid: int) -> int:
+    """Return the resident bytes of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
 
 
 def read_answer(source: socket.socket | IO[bytes]) -> Answer:

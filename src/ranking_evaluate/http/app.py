@@ -37,6 +37,7 @@ def build_app(parts: Parts) -> FastAPI:
             for protocol in parts.protocols:
                 closing.push_async_callback(protocol.close)
                 await protocol.start()
+            closing.callback(parts.evaluations.close)
             closing.push_async_callback(parts.purchases.drain)
             yield
 

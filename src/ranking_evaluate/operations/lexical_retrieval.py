@@ -433,4 +433,5 @@ OPERATION: Final = Operation(
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=3_072,
 )

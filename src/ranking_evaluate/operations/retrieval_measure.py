@@ -202,4 +202,5 @@ OPERATION: Final = Operation(
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=6_144,
 )

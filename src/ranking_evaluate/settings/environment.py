@@ -42,6 +42,8 @@ class Settings:
     payment_rate: str | None
     rate_storage_url: str = field(repr=False)
     max_in_flight: int
+    evaluation_workers: int | None
+    evaluation_rate: str | None
     trusted_proxies: tuple[str, ...]
     cors_origins: tuple[str, ...]
     log_level: str

@@ -142,6 +142,22 @@ _TABLE: Final = (
     Variable(Group.LIMITS, "MAX_IN_FLIGHT", values.count, "How many requests are served at once.", default="256"),
     Variable(
         Group.LIMITS,
+        "EVALUATION_WORKERS",
+        values.count,
+        "How many processes evaluate what takes more than 2 ms.",
+        default_rule="one less than the processor cores that the service may use, at least one",
+    ),
+    Variable(
+        Group.LIMITS,
+        "EVALUATION_RATE",
+        values.rate,
+        "Seconds that these processes may work for one client, counted by each service process alone; an empty "
+        "variable switches the limit off.",
+        default="20/minute",
+        may_be_empty=True,
+    ),
+    Variable(
+        Group.LIMITS,
         "VERIFY_TIMEOUT",
         values.seconds,
         "Seconds that a verification may take, 0.1 to 600.",

@@ -3,6 +3,8 @@
 from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
 from ranking_evaluate.telemetry.metrics import (
     CUT_OFF,
+    EVALUATIONS_REFUSED,
+    EVALUATIONS_WAITING,
     IN_FLIGHT,
     RATE_STORAGE_FAILURES,
     UNCERTAIN,
@@ -18,6 +20,8 @@ from ranking_evaluate.telemetry.reports import Request, alarm, log_request
 
 __all__ = [
     "CUT_OFF",
+    "EVALUATIONS_REFUSED",
+    "EVALUATIONS_WAITING",
     "IN_FLIGHT",
     "RATE_STORAGE_FAILURES",
     "UNCERTAIN",

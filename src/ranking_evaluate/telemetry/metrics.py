@@ -41,6 +41,15 @@ REQUEST_SECONDS: Final = Histogram(
     registry=REGISTRY,
 )
 IN_FLIGHT: Final = Gauge("ranking_evaluate_in_flight", "Requests being served.", registry=REGISTRY)
+EVALUATIONS_WAITING: Final = Gauge(
+    "ranking_evaluate_evaluations_waiting", "Inputs that wait for a worker process.", registry=REGISTRY
+)
+EVALUATIONS_REFUSED: Final = Counter(
+    "ranking_evaluate_evaluations_refused",
+    "Inputs that were not evaluated: full (too many waiting), late (not done in time), lost (the worker died).",
+    ["why"],
+    registry=REGISTRY,
+)
 CUT_OFF: Final = Counter(
     "ranking_evaluate_cut_off", "Connections that were cut off, and why.", ["reason"], registry=REGISTRY
 )
