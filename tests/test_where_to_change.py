@@ -107,7 +107,7 @@ def test_a_new_figure_is_its_definition_and_its_lines_in_the_list(copy: Copy) ->
         "response = evaluate(operation.id, example_body(operation))\n"
         "result = json.loads(response)['result']\n"
         "schema = json.dumps(answer_schema(operation))\n"
-        "merged = json.loads(merge([response]))\n"
+        "merged = json.loads(merge([response]).document)\n"
         "print(result['queries'][0]['successAtK'], result['macro']['successAtK'], 'successAtK' in schema, "
         "merged['macro']['successAtK'])"
     )

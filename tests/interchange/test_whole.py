@@ -119,6 +119,14 @@ def test_the_spread_counts_every_topic_once() -> None:
     assert sum(int(one.replace(",", "")) for one in counts) + int(undefined[1]) == 300
 
 
+def test_a_collection_without_any_defined_mean_is_shown(tmp_path: Path) -> None:
+    nothing = [{"id": f"q{number}", "retrieved": [], "judgments": []} for number in range(2)]
+    content = b"\n".join(evaluate("ranking-evaluate", {"queries": [one]}) for one in nothing)
+
+    assert "undefined" in _Page(render([Named("r", content)], [], Form.HTML)).text
+    assert "undefined" in render([Named("m", merge(content.splitlines()).document)], [], Form.MARKDOWN)
+
+
 def test_lines_that_do_not_belong_together_are_shown_one_by_one() -> None:
     one, other = (evaluate("ranking-evaluate", {"queries": [query(7, random.Random(1))], "k": k}) for k in (3, 5))
     page = render([Named("lines.jsonl", one + b"\n" + other)], [], Form.HTML)

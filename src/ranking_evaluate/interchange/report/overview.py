@@ -22,6 +22,8 @@ from ranking_evaluate.interchange.report.model import figure as shown
 from ranking_evaluate.measure.account import LABELS, count
 from ranking_evaluate.measure.table import p_value
 
+# By the first of these topics are shown: what `measure` calls NDCG, and what answers call it.
+_FIRST: Final = ("ndcg", "ndcgAtK")
 _NAMED: Final = 10
 _BARS: Final = 10
 _SPREADS: Final = 4
@@ -69,6 +71,8 @@ class Collection(NamedTuple):
     topics: Sequence[str]
     total: int
     runs: Sequence[Run]
+    labels: Mapping[str, str] = LABELS
+    """What each figure is called where people read it."""
     comparisons: Sequence[Mapping[str, Any]] = ()
     conventions: Sequence[str] = ()
     files: Sequence[tuple[str, str]] = ()
@@ -82,7 +86,7 @@ class Collection(NamedTuple):
 def section(head: Head, collection: Collection) -> Section:
     """Return the section of a collection."""
     k, name = _headline(collection)
-    label = f"{LABELS[name]}@{k}"
+    label = f"{collection.labels[name]}@{k}"
     standings = [*_standings(collection, k, name, label)] if collection.topics else []
     named = dict.fromkeys(row.id for standing in standings for row in standing.topics)
     return Section(
@@ -115,13 +119,15 @@ def _headline(collection: Collection) -> tuple[int, str]:
     """Return the figure by which topics are shown: NDCG at 10 where there is one."""
     cutoffs = [*collection.runs[0].means]
     k = 10 if 10 in cutoffs else cutoffs[0]
-    names = ("ndcg", *LABELS)
-    return k, next((name for name in names if collection.runs[0].means[k].get(name) is not None), "ndcg")
+    means = collection.runs[0].means[k]
+    names = [name for name in (*_FIRST, *collection.labels) if name in means and name in collection.labels]
+    return k, next((name for name in names if means[name] is not None), names[0])
 
 
 def _means(collection: Collection) -> Table:
     runs = collection.runs
-    names = [name for name in LABELS if name in next(iter(runs[0].means.values()))]
+    labels = collection.labels
+    names = [name for name in labels if name in next(iter(runs[0].means.values()))]
     best = {
         (k, name): max((value for run in runs if (value := run.means[k][name]) is not None), default=None)
         for k in runs[0].means
@@ -138,7 +144,7 @@ def _means(collection: Collection) -> Table:
         for run in runs
         for k, found in run.means.items()
     ]
-    return Table(("run", "k", *(LABELS[name] for name in names)), rows)
+    return Table(("run", "k", *(labels[name] for name in names)), rows)
 
 
 def _denominators(collection: Collection) -> Iterator[str]:
@@ -148,7 +154,7 @@ def _denominators(collection: Collection) -> Iterator[str]:
     for run in collection.runs:
         for k, counts in run.counts.items():
             for number in sorted({*counts.values()} - {total}, reverse=True):
-                labels = [LABELS[name] for name in LABELS if counts.get(name) == number]
+                labels = [collection.labels[name] for name in collection.labels if counts.get(name) == number]
                 text = f"{', '.join(labels)}: mean over {number:,} of {total:,} topics"
                 told.setdefault(text, []).append(f"{run.name} at {k}")
     everywhere = sum(len(run.means) for run in collection.runs)
@@ -173,7 +179,7 @@ def _comparisons(collection: Collection) -> Iterator[Against]:
                 clear = test.get("holm") is not None and test["holm"] <= _ALPHA
                 rows.append(
                     (
-                        f"{LABELS[name]}@{k}",
+                        f"{collection.labels[name]}@{k}",
                         "undefined" if mean is None else "same" if found["isSame"] else shown(mean, signed=True),
                         *(str(found[outcome]) for outcome in ("wins", "ties", "losses")),
                         p_value(test.get("p")),
@@ -249,8 +255,8 @@ def _figures(collection: Collection) -> Iterator[tuple[str, str, Value]]:
         prefix = f"{run.name} " if len(collection.runs) > 1 else ""
         for k, found in run.means.items():
             for name, value in found.items():
-                yield "", f"{prefix}{LABELS[name]}@{k}", Value(value)
+                yield "", f"{prefix}{collection.labels[name]}@{k}", Value(value)
         for k, found in run.means.items() if collection.topics else ():
             for name in found:
                 for topic, value in zip(collection.topics, run.column(k, name), strict=True):
-                    yield topic, f"{prefix}{LABELS[name]}@{k}", Value(value)
+                    yield topic, f"{prefix}{collection.labels[name]}@{k}", Value(value)

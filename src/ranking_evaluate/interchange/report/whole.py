@@ -13,21 +13,13 @@ from ranking_evaluate.interchange.report.overview import Collection, Run
 from ranking_evaluate.interchange.report.read import ReportError
 from ranking_evaluate.measure import account
 from ranking_evaluate.measure.documents import comparisons
+from ranking_evaluate.operations.figures import LABELS
 from ranking_evaluate.release import VERSION
 
 if TYPE_CHECKING:
     from ranking_evaluate.measure.compare import Comparison
     from ranking_evaluate.measure.session import Session
     from ranking_evaluate.measure.sources import Source
-
-# What `measure` calls the figures of an answer.
-_NAMES = {
-    "precisionAtK": "p",
-    "recallAtK": "recall",
-    "reciprocalRankAtK": "rr",
-    "averagePrecisionAtK": "ap",
-    "ndcgAtK": "ndcg",
-}
 
 
 def of_session(
@@ -116,14 +108,19 @@ def of_merged(name: str, document: Mapping[str, Any]) -> Collection:
         k = int(document["k"])
         total = int(document["queryCount"])
         omitted = document["omitted"]
-        means = {k: {_NAMES[wire]: value for wire, value in document["macro"].items()}}
-        counts = {k: {_NAMES[wire]: count for wire, count in document["definedQueryCounts"].items()}}
+        means = {k: dict(document["macro"].items())}
+        counts = {k: dict(document["definedQueryCounts"].items())}
         return Collection(
             source=name,
             release=str(document["release"]),
             topics=(),
             total=total,
             runs=[Run("all queries", means, counts, lambda k, figure: ())],
+            # A response of another release may have a figure that is not listed here.
+            labels={
+                **dict[str, str](LABELS.items()),
+                **{figure: figure for figure in means[k] if figure not in LABELS},
+            },
             conventions=[str(line) for line in document["conventions"]],
             remarks=_omitted(total, [str(one["id"]) for one in omitted]),
         )
@@ -145,10 +142,9 @@ def of_lines(name: str, lines: Sequence[bytes], results: Sequence[Mapping[str, A
         return None
     one = of_merged(name, orjson.loads(merged.document))
     queries = [query for result in results for query in result["queries"]]
-    wire = {short: long for long, short in _NAMES.items()}
     return one._replace(
         topics=[query["id"] for query in queries],
-        runs=[one.runs[0]._replace(column=lambda k, figure: [query[wire[figure]] for query in queries])],
+        runs=[one.runs[0]._replace(column=lambda k, figure: [query[figure] for query in queries])],
         remarks=[*one.remarks, *merged.remarks[bool(one.remarks) :]],
     )
 
