@@ -39,10 +39,10 @@ PROGRAMS: Final = {
     "python": (sys.executable, "-m", "tests.judges.facilitator"),
     "typescript": (shutil.which("node") or "node", HERE / "facilitator.mjs"),
 }
-SETTLE_SECONDS: Final = 5.0
+SETTLE_SECONDS: Final = 8.0
 """How long the service waits for a settlement."""
 
-CONFIRMATION_SECONDS: Final = 2.0
+CONFIRMATION_SECONDS: Final = 4.0
 """How long a facilitator waits for its transaction's block: less, so that it is the first to give up."""
 
 GETH: Final = "insufficient funds for gas * price + value: balance 1000000000000, tx cost 21000000000000000"
