@@ -2,7 +2,8 @@
 
 scripts/bench                 all of it, some minutes
 scripts/bench --quick         few rounds, small stores
-scripts/bench metrics free    only these: metrics, collections, free, hostile, growth, lookups, paid, service
+scripts/bench metrics free    only these: metrics, collections, free, hostile, growth, lookups, evaluations, paid,
+                              service
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from bench import collections, free_path, growth, metrics, paid, picture, service, store
+from bench import collections, evaluations, free_path, growth, metrics, paid, picture, service, store
 from bench.jobs import LARGE, TYPICAL
 from bench.paid_servers import OURS, STOCK, Running, servers
 from bench.timing import Timed, percentile, side_by_side
@@ -161,6 +162,27 @@ def _lookups(report: Report) -> None:
     report.table(("attempts stored", "median", "p99"), *rows)
 
 
+def _evaluations(report: Report) -> None:
+    report.heading(
+        "Evaluating beside the event loop",
+        "A large lexical-retrieval body again and again; how late a tick each millisecond is meanwhile.",
+    )
+    seconds = 2.0 if report.quick else 10.0
+    report.table(
+        ("evaluated", "late, median", "p99", "at most", "bodies a second"),
+        *(
+            (name, *map(microseconds, (one.p50, one.p99, one.most)), f"{one.rate:.1f}")
+            for name, one in evaluations.felt(seconds).items()
+        ),
+    )
+    report.lines.append("")
+    found = evaluations.rates(seconds)
+    report.table(
+        ("worker processes", "bodies a second", "over one"),
+        *((str(count), f"{rate:.1f}", f"{rate / found[1]:.2f}") for count, rate in found.items()),
+    )
+
+
 def _paid(report: Report) -> None:
     report.heading(
         "Paid calls",
@@ -230,6 +252,7 @@ SECTIONS: dict[str, Callable[[Report], None]] = {
     "hostile": _hostile,
     "growth": _growth,
     "lookups": _lookups,
+    "evaluations": _evaluations,
     "paid": _paid,
     "service": _service,
 }

@@ -42,8 +42,9 @@ class Turns:
         self._waiting.put(waiting)
         try:
             await waiting.begin
-        finally:
+        except asyncio.CancelledError:
             self._waiting.remove(waiting)
+            raise
 
     def _next_turn(self) -> None:
         self._left = MOST
