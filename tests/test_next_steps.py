@@ -376,7 +376,7 @@ def refusing(code: str) -> Iterator[None]:
         return whole(operation, body)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "answer", answer)
+        patch.setattr("ranking_evaluate.evaluations.evaluations.answer", answer)
         yield
 
 
