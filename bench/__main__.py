@@ -2,7 +2,8 @@
 
 scripts/bench                 all of it, some minutes
 scripts/bench --quick         few rounds, small stores
-scripts/bench metrics free    only these: metrics, free, hostile, growth, lookups, paid, service
+scripts/bench metrics free    only these: metrics, collections, free, hostile, growth, lookups, evaluations, paid,
+                              service
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import asyncio
 import os
 import platform
 import statistics
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from bench import free_path, growth, metrics, paid, picture, service, store
+from bench import collections, evaluations, free_path, growth, metrics, paid, picture, service, store
 from bench.jobs import LARGE, TYPICAL
 from bench.paid_servers import OURS, STOCK, Running, servers
 from bench.timing import Timed, percentile, side_by_side
@@ -84,6 +86,36 @@ def _metrics(report: Report) -> None:
         report.bars(f"Metrics alone, {job.name}, over pytrec_eval", timed, metrics.PEER, metrics.OURS, goal)
 
 
+def _collections(report: Report) -> None:
+    report.heading(
+        "Whole collections",
+        f"Files in, a table at k {', '.join(map(str, collections.CUTOFFS))} out; whole processes, and the memory of "
+        "all their children together. Goal: 1.0 of trec_eval's time at the first size and 0.8 at the second, 0.2 of "
+        "ir_measures', 300 MB.",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        for topics, documents in collections.QUICK if report.quick else collections.SIZES:
+            commands = collections.candidates(*collections.made(Path(folder), topics, documents))
+            taken = collections.in_turns(commands, rounds=2 if report.quick or topics > 1000 else 5)
+            report.lines += [f"### {topics:,} topics x {documents:,} documents", ""]
+            ours = [one.seconds for one in taken[collections.OURS]]
+            report.table(
+                ("", "median", "most memory", "ranking-evaluate over it"),
+                *(
+                    (
+                        name,
+                        f"{statistics.median(one.seconds for one in each):.2f} s",
+                        f"{max(one.bytes for one in each) / 1e6:,.0f} MB",
+                        f"{statistics.median(a / b.seconds for a, b in zip(ours, each, strict=True)):.2f}",
+                    )
+                    for name, each in taken.items()
+                ),
+            )
+            if collections.TREC_EVAL not in taken:
+                report.lines += ["", "No trec_eval is on the PATH."]
+            report.lines.append("")
+
+
 def _free(report: Report) -> None:
     report.heading(
         "The whole free path",
@@ -128,6 +160,27 @@ def _lookups(report: Report) -> None:
         for count, seconds in found.items()
     ]
     report.table(("attempts stored", "median", "p99"), *rows)
+
+
+def _evaluations(report: Report) -> None:
+    report.heading(
+        "Evaluating beside the event loop",
+        "A large lexical-retrieval body again and again; how late a tick each millisecond is meanwhile.",
+    )
+    seconds = 2.0 if report.quick else 10.0
+    report.table(
+        ("evaluated", "late, median", "p99", "at most", "bodies a second"),
+        *(
+            (name, *map(microseconds, (one.p50, one.p99, one.most)), f"{one.rate:.1f}")
+            for name, one in evaluations.felt(seconds).items()
+        ),
+    )
+    report.lines.append("")
+    found = evaluations.rates(seconds)
+    report.table(
+        ("worker processes", "bodies a second", "over one"),
+        *((str(count), f"{rate:.1f}", f"{rate / found[1]:.2f}") for count, rate in found.items()),
+    )
 
 
 def _paid(report: Report) -> None:
@@ -194,10 +247,12 @@ def _service(report: Report) -> None:
 
 SECTIONS: dict[str, Callable[[Report], None]] = {
     "metrics": _metrics,
+    "collections": _collections,
     "free": _free,
     "hostile": _hostile,
     "growth": _growth,
     "lookups": _lookups,
+    "evaluations": _evaluations,
     "paid": _paid,
     "service": _service,
 }

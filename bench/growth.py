@@ -86,6 +86,11 @@ def _lexical_retrieval(queries: int) -> dict[str, Any]:
     }
 
 
+def lexical_body() -> bytes:
+    """Return a lexical-retrieval input that is large in every way, and is sold."""
+    return json.dumps(_lexical_retrieval(50), separators=(",", ":")).encode()
+
+
 def _first_usable_rank(queries: int) -> dict[str, Any]:
     hits = [f"d{number}" for number in range(10)]
     return {"queries": [{"hits": hits, "usable": [hits[-1]]} for _ in range(queries)]}

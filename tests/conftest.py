@@ -34,6 +34,7 @@ BEYOND_UNIT: Final = (
     "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
+    "evaluations/test_processes.py",  # Worker processes.
     "http/test_wire.py",  # Served processes.
     "oracles/test_peers.py",  # Other tools, of which one runs in a process of its own.
     "payments/test_cdp.py",  # An SDK that takes seconds to import.

@@ -119,12 +119,12 @@ class ScriptedProtocol:
     async def close(self) -> None:
         return None
 
-    def terms(self) -> Terms:
-        return Terms("scripted:1", "token", "payee", True)
+    def terms(self) -> tuple[Terms, ...]:
+        return (Terms("scripted:1", "token", "payee", True),)
 
     def announce(self, amount: int) -> Announcement:
         terms = {"amount": str(amount), "asset": "token"}
-        return Announcement(accepts=(terms,), offer={"amount": str(amount)}, protocol={self.wire.name: {}})
+        return Announcement(accepts=(terms,), offers=({"amount": str(amount)},), protocols=({self.wire.name: {}},))
 
     def ready(self) -> Readiness:
         return self.readiness

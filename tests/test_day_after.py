@@ -9,6 +9,7 @@ import pytest
 
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import Offer, Refused, Settled, Settlement, Uncertain
@@ -57,6 +58,7 @@ class Shop:
         purchases = Purchases(
             self.store,
             rates,
+            Evaluations(1, None),
             (self.protocol.wire,),
             verify_timeout=5.0,
             settle_timeout=5.0,

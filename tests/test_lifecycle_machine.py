@@ -28,6 +28,7 @@ from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import (
@@ -90,6 +91,7 @@ class Process:
         self.purchases = Purchases(
             self.store,
             Rates("memory://", None, None),
+            Evaluations(1, None),
             (self.protocol.wire,),
             verify_timeout=VERIFY_TIMEOUT,
             settle_timeout=90.0,

@@ -24,6 +24,7 @@ from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RateLimited, RequestMalformed, RequestTimeout, Unavailable
 from ranking_evaluate.contract.problems import CAUSES, PROBLEMS, rows_of
 from ranking_evaluate.core.errors import ErrorCode, OperationError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http import app, attempts, documents, routes
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.protocol import Offer, Readiness, Rejected, Settled, Unreachable
@@ -89,6 +90,7 @@ class Market(Shop):
                 protocols=tuple(protocol for protocol in protocols if protocol.wire.name in taken),
                 purchases=purchases,
                 rates=Rates("memory://", None, None),
+                evaluations=Evaluations(1, None),
                 public_origin="https://rank.example",
                 max_in_flight=256,
                 cors_origins=("*",),
@@ -374,7 +376,7 @@ def refusing(code: str) -> Iterator[None]:
         return whole(operation, body)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "answer", answer)
+        patch.setattr("ranking_evaluate.evaluations.evaluations.answer", answer)
         yield
 
 

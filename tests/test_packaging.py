@@ -68,7 +68,7 @@ def extra(name: str) -> set[str]:
 def test_every_imported_package_is_declared() -> None:
     everything = imported(SOURCE)
     sandbox = imported(SOURCE / "sandbox")
-    undeclared = everything.keys() - base() - extra("postgres") - extra("cdp") - extra("sandbox")
+    undeclared = everything.keys() - base() - extra("postgres") - extra("cdp") - extra("sandbox") - extra("statistics")
     assert not {name: everything[name] for name in undeclared}
     assert not {name: sandbox[name] for name in sandbox.keys() - base() - extra("sandbox")}
 
@@ -84,7 +84,7 @@ def test_nothing_but_the_sandbox_imports_what_the_extra_sandbox_brings() -> None
 
 
 def test_every_declared_package_is_imported_or_has_its_reason() -> None:
-    declared = base() | extra("postgres") | extra("redis") | extra("cdp") | extra("sandbox")
+    declared = base() | extra("postgres") | extra("redis") | extra("cdp") | extra("sandbox") | extra("statistics")
     assert declared - imported(SOURCE).keys() == set(USED_BY_OTHERS)
 
 
@@ -93,8 +93,8 @@ def test_every_declared_package_is_imported_or_has_its_reason() -> None:
     [
         ("requirements.lock", ["postgres", "redis"]),
         ("requirements-cdp.lock", ["postgres", "redis", "cdp"]),
-        ("requirements-test.lock", ["postgres", "redis", "cdp", "sandbox", "test"]),
-        ("requirements-dev.lock", ["postgres", "redis", "cdp", "sandbox", "test", "dev"]),
+        ("requirements-test.lock", ["postgres", "redis", "cdp", "sandbox", "statistics", "test"]),
+        ("requirements-dev.lock", ["postgres", "redis", "cdp", "sandbox", "statistics", "test", "dev"]),
     ],
 )
 def test_every_lock_pins_what_is_declared(lock: str, extras: list[str]) -> None:

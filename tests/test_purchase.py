@@ -21,6 +21,7 @@ from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RETRY_AFTER, ServiceError
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order, consider
 from ranking_evaluate.payments.protocol import (
@@ -120,6 +121,7 @@ class Shop:
         return Purchases(
             self.store,
             Rates("memory://", None, payment_rate),
+            Evaluations(1, None),
             (self.protocol.wire, OtherProtocol.wire),
             verify_timeout=1.0,
             settle_timeout=1.0,
@@ -377,7 +379,9 @@ async def test_results_that_changed_within_a_release_are_a_conflict_as_another_r
 async def test_a_row_from_before_results_were_part_of_the_fingerprint_is_replayed(shop: Shop) -> None:
     first = shop.signed()
     await shop.put("settled", first)
-    former = consider(shop.order(first), (shop.protocol.wire,), shop.clock(), VERSION).request.former_fingerprint
+    order = shop.order(first)
+    answered = answering.answer(order.operation, order.body)
+    former = consider(order, answered, (shop.protocol.wire,), shop.clock(), VERSION).request.former_fingerprint
     with closing(apsw.Connection(str(shop.path))) as db:
         db.execute("UPDATE attempts SET fingerprint = ?, schema_sha256 = NULL", (former,))
     assert (await shop.buy(first)).replayed
@@ -868,7 +872,7 @@ async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: p
         made = real(operation, body)
         return answering.Answer(made.operation, made.input_sha256, made.result + b" ")
 
-    monkeypatch.setattr("ranking_evaluate.order.answer", other)
+    monkeypatch.setattr("ranking_evaluate.evaluations.evaluations.answer", other)
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "STATE_UNAVAILABLE")
     monkeypatch.undo()

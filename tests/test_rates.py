@@ -7,7 +7,7 @@ from limits import parse
 
 from ranking_evaluate import rates as module
 from ranking_evaluate.contract.errors import RateLimited
-from ranking_evaluate.rates import Rates, Windows
+from ranking_evaluate.rates import EvaluationTime, Rates, Windows
 from tests.fakes import FixedClock
 
 pytestmark = pytest.mark.anyio
@@ -77,3 +77,40 @@ def test_a_window_moves() -> None:
     for seconds, wait in ((0, None), (20, None), (10, 30), (29, 1), (1, None), (0, 20)):
         clock.advance(seconds)
         assert windows.hit(rate, "request", "client") == wait
+
+
+def test_evaluation_time_is_used_up_and_comes_back_as_its_window_moves() -> None:
+    clock = FixedClock(0.0)
+    budget = EvaluationTime("20/minute", clock)
+    for _ in range(4):
+        budget.check("a")
+        budget.charge("a", 5.0)
+        clock.advance(10)
+    # At 40 s twenty are spent: five each at 0, 10, 20 and 30.
+    with pytest.raises(RateLimited) as refused:
+        budget.check("a")
+    assert refused.value.retry_after == 20
+    budget.check("b")
+    clock.advance(20)
+    budget.check("a")
+    budget.charge("a", 5.0)
+    with pytest.raises(RateLimited) as refused:
+        budget.check("a")
+    assert refused.value.retry_after == 10
+
+
+def test_evaluation_time_without_a_rate_is_not_counted() -> None:
+    budget = EvaluationTime(None)
+    budget.charge("a", 1e9)
+    budget.check("a")
+
+
+def test_evaluation_time_takes_a_bounded_part_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ranking_evaluate.rates.MOST_CLIENTS", 3)
+    clock = FixedClock(0.0)
+    budget = EvaluationTime("20/minute", clock)
+    for number in range(10_000):
+        budget.charge(f"client {number % 5}", 0.001)
+        clock.advance(0.01)
+    assert len(budget._spent) == 3
+    assert max(map(len, budget._spent.values())) <= 60

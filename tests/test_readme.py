@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,13 +84,39 @@ def test_the_readme_scores_and_reports_as_written(shell: Shell) -> None:
     assert "computed again from this input" in (shell.folder / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("name", "heading"),
+    [("README.md", "Measure a collection"), ("docs/measure.md", "One table"), ("docs/measure.md", "Compare")],
+)
+def test_measuring_prints_the_table_that_stands_there(shell: Shell, name: str, heading: str) -> None:
+    shutil.copytree(ROOT / "docs/questions", shell.folder / "docs/questions", dirs_exist_ok=True)
+    [command] = blocks(name, heading, "sh")
+    [table] = blocks(name, heading, "text")
+    printed = shell.run(command)
+    assert printed[: len(table)] == table
+
+
+def test_the_gate_and_the_python_lines_of_measuring_work_as_written(shell: Shell) -> None:
+    shutil.copytree(ROOT / "docs/questions", shell.folder / "docs/questions", dirs_exist_ok=True)
+    [command] = blocks("docs/measure.md", "Hold a threshold in CI", "sh")
+    assert "holds: text.run: NDCG@10 is at least 0.7: it is 0.7941" in shell.run(command)
+    assert (shell.folder / "report.md").read_text(encoding="utf-8").startswith("## Whole collection")
+    [block] = blocks("docs/measure.md", "In Python", "python")
+    done = subprocess.run(
+        [sys.executable, "-c", block], cwd=shell.folder, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.startswith("0.794")
+
+
 def test_scoring_converting_and_merging_work_as_written(shell: Shell) -> None:
     (shell.folder / "my.qrels").write_text("1 0 a 1\n1 0 b 0\n2 0 c 2\n", encoding="utf-8")
     (shell.folder / "my.run").write_text("1 Q0 a 1 9.5 me\n1 Q0 b 2 9.1 me\n2 Q0 x 1 3.0 me\n", encoding="utf-8")
     [scoring] = blocks("docs/score.md", "Score for free", "sh")
     shell.run(scoring)
     [converting] = blocks("docs/score.md", "Score TREC and BEIR files", "sh")
-    assert json.loads(shell.run(converting))["queryCount"] == 2
+    shell.run(converting)
+    assert json.loads((shell.folder / "merged.json").read_text(encoding="utf-8"))["queryCount"] == 2
+    assert "merged.json" in (shell.folder / "merged.html").read_text(encoding="utf-8")
 
 
 def test_a_report_is_made_as_written(shell: Shell) -> None:
@@ -126,7 +153,9 @@ def test_the_first_paid_call_works_as_written_and_its_repetition_is_the_same_byt
     assert (shell.folder / "paid-over-mpp.json").read_bytes() == first
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/install.md", "docs/score.md", "docs/pay.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CONTRIBUTING.md", "docs/install.md", "docs/measure.md", "docs/score.md", "docs/pay.md"]
+)
 def test_every_file_that_a_page_names_is_there(name: str) -> None:
     quoted = re.findall(r"`([A-Za-z_0-9./-]+/[A-Za-z_0-9./-]*)`", page(name))
     linked = [link for link in re.findall(r"\]\(([^)#]+)", page(name)) if "://" not in link]

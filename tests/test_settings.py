@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from ranking_evaluate.payments.config import MppConfig, X402Config
+from ranking_evaluate.payments.config import USDC, MppConfig, Token, X402Config, X402Network
 from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -53,6 +53,8 @@ def test_without_any_variable_the_published_defaults_hold() -> None:
         payment_rate="30/minute",
         rate_storage_url="memory://",
         max_in_flight=256,
+        evaluation_workers=None,
+        evaluation_rate="20/minute",
         trusted_proxies=(),
         cors_origins=("*",),
         log_level="info",
@@ -80,6 +82,8 @@ def test_every_variable_is_read() -> None:
         "PAYMENT_RATE": "1/hour",
         "RATE_STORAGE_URL": "redis://cache:6379",
         "MAX_IN_FLIGHT": "7",
+        "EVALUATION_WORKERS": "3",
+        "EVALUATION_RATE": "5/hour",
         "TRUSTED_PROXIES": "10.0.0.0/8, ::1",
         "CORS_ORIGINS": "https://a.example/, http://localhost:3000",
         "LOG_LEVEL": "DEBUG",
@@ -93,14 +97,10 @@ def test_every_variable_is_read() -> None:
         database_url="postgresql://host/db",
         x402=X402Config(
             pay_to=PAYEE,
-            network="eip155:84532",
-            asset=BASE_USDC,
-            asset_name="My Dollar",
-            asset_version="7",
+            networks=(X402Network("eip155:84532", Token(BASE_USDC, "My Dollar", "7"), "https://rpc.example/of-x402"),),
             facilitator_url="https://facilitator.example",
             facilitator_authorization="Bearer abc",
             max_timeout=60,
-            rpc_url="https://rpc.example/of-x402",
             verify_timeout=2.5,
             settle_timeout=30.0,
         ),
@@ -125,6 +125,8 @@ def test_every_variable_is_read() -> None:
         payment_rate="1/hour",
         rate_storage_url="redis://cache:6379",
         max_in_flight=7,
+        evaluation_workers=3,
+        evaluation_rate="5/hour",
         trusted_proxies=("10.0.0.0/8", "::1"),
         cors_origins=("https://a.example", "http://localhost:3000"),
         log_level="debug",
@@ -181,6 +183,8 @@ WRONG = [
     ("PAYMENT_RATE", "3/fortnight", "120/minute"),
     ("RATE_STORAGE_URL", "memcached://host", "memory://"),
     ("MAX_IN_FLIGHT", "0", "above zero"),
+    ("EVALUATION_WORKERS", "all", "whole number"),
+    ("EVALUATION_RATE", "20 s/minute", "120/minute"),
     ("MAX_IN_FLIGHT", "\u0663", "whole number"),
     ("TRUSTED_PROXIES", "10.0.0.1, proxy.example", "IP addresses"),
     ("TRUSTED_PROXIES", "10.0.0.5/8", "write 10.0.0.0/8"),
@@ -258,14 +262,81 @@ def test_a_protocol_of_empty_variables_is_no_protocol() -> None:
 def test_a_known_network_pays_in_its_usdc(network: str, asset: str, name: str) -> None:
     x402 = read(X402 | {"X402_NETWORK": network}).x402
     assert x402 is not None
-    assert (x402.asset, x402.asset_name, x402.asset_version) == (asset, name, "2")
+    assert x402.networks == (X402Network(network, Token(asset, name, "2")),)
 
 
 def test_an_unknown_network_needs_the_whole_token() -> None:
     assert "has no known USDC" in faults(X402 | {"X402_NETWORK": "eip155:31337"})[0]
     x402 = read(X402 | OWN_TOKEN | {"X402_NETWORK": "eip155:31337"}).x402
     assert x402 is not None
-    assert (x402.asset, x402.asset_name, x402.asset_version) == (BASE_USDC, "My Dollar", "7")
+    assert x402.networks == (X402Network("eip155:31337", Token(BASE_USDC, "My Dollar", "7")),)
+
+
+TWO_NETWORKS = X402 | {"X402_NETWORK": "eip155:84532, eip155:31337"}
+SECOND_TOKEN = {name: f"eip155:31337={value}" for name, value in OWN_TOKEN.items()}
+
+
+def test_networks_keep_their_order_and_each_has_its_own_token_and_node() -> None:
+    x402 = read(
+        TWO_NETWORKS
+        | SECOND_TOKEN
+        | {
+            "X402_ASSET_NAME": "eip155:31337=Dollar, of the Bank=1",
+            "X402_RPC_URL": "eip155:31337=http://127.0.0.1:8545 , eip155:84532=https://rpc.example/a,b",
+        }
+    ).x402
+    assert x402 is not None
+    assert x402.networks == (
+        X402Network("eip155:84532", USDC["eip155:84532"], "https://rpc.example/a,b"),
+        X402Network("eip155:31337", Token(BASE_USDC, "Dollar, of the Bank=1", "7"), "http://127.0.0.1:8545"),
+    )
+
+
+def test_a_node_may_be_named_for_some_networks_only() -> None:
+    x402 = read(TWO_NETWORKS | SECOND_TOKEN | {"X402_RPC_URL": "eip155:31337=https://rpc.example"}).x402
+    assert x402 is not None
+    assert [network.rpc_url for network in x402.networks] == [None, "https://rpc.example"]
+
+
+def test_pairs_are_taken_for_one_network_too() -> None:
+    given = X402 | OWN_TOKEN | {"X402_NETWORK": "eip155:31337", "X402_RPC_URL": "https://rpc.example"}
+    assert read(given) == read(given | SECOND_TOKEN | {"X402_RPC_URL": "eip155:31337=https://rpc.example"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name", "hint"),
+    [
+        ({"X402_NETWORK": "eip155:84532,eip155:84532"}, "X402_NETWORK", "names a network twice"),
+        ({"X402_NETWORK": "eip155:84532,"}, "X402_NETWORK", "separated by commas"),
+        ({"X402_NETWORK": "eip155:84532 eip155:1"}, "X402_NETWORK", "separated by commas"),
+        ({"X402_ASSET": ""}, "X402_ASSET", "some are set for eip155:31337"),
+        ({"X402_ASSET_NAME": "eip155:84532=USDC"}, "X402_ASSET", "some are set for eip155:84532"),
+        (dict.fromkeys(OWN_TOKEN, ""), "X402_ASSET", "eip155:31337 has no known USDC"),
+        ({"X402_ASSET": BASE_USDC}, "X402_ASSET", "which network is it for? Write eip155:84532=value"),
+        ({"X402_RPC_URL": "https://rpc.example"}, "X402_RPC_URL", "which network is it for?"),
+        ({"X402_RPC_URL": "eip155:1=https://rpc.example"}, "X402_RPC_URL", "eip155:1 is not in X402_NETWORK"),
+        ({"X402_RPC_URL": "eip155:31337=http://rpc.example"}, "X402_RPC_URL", "must be https"),
+        ({"X402_RPC_URL": "eip155:31337=https://a,eip155:31337=https://b"}, "X402_RPC_URL", "a network twice"),
+        ({"X402_RPC_URL": "eip155:31337=https://a,https://b"}, "X402_RPC_URL", "http or https"),
+        ({"X402_ASSET": "eip155:31337=0x12"}, "X402_ASSET", "40 hexadecimal digits"),
+        ({"X402_NETWORK": "eip155:8453,eip155:31337"}, "X402_NETWORK", "mix a mainnet with a testnet"),
+    ],
+)
+def test_half_configured_networks_are_told_in_one_line(wrong: dict[str, str], name: str, hint: str) -> None:
+    found = faults(TWO_NETWORKS | SECOND_TOKEN | wrong)
+    assert found[0].startswith(f"{PREFIX}{name}: ")
+    assert hint in found[0]
+    assert "https://a,https://b" not in found[0], "an address may hold a key, so it is not quoted"
+
+
+@pytest.mark.parametrize("chain_id", ["4217", "42431"])
+def test_the_money_of_every_network_is_compared_with_that_of_mpp(chain_id: str) -> None:
+    given = MPP | X402 | {"X402_NETWORK": "eip155:8453,eip155:137", "MPP_CHAIN_ID": chain_id}
+    if chain_id == "4217":
+        assert read(given).mpp is not None
+    else:
+        (fault,) = faults(given)
+        assert "MPP_CHAIN_ID 42431 mix a mainnet with a testnet" in fault
 
 
 @pytest.mark.parametrize("alone", OWN_TOKEN)

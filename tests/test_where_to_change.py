@@ -107,7 +107,7 @@ def test_a_new_figure_is_its_definition_and_its_lines_in_the_list(copy: Copy) ->
         "response = evaluate(operation.id, example_body(operation))\n"
         "result = json.loads(response)['result']\n"
         "schema = json.dumps(answer_schema(operation))\n"
-        "merged = json.loads(merge([response]))\n"
+        "merged = json.loads(merge([response]).document)\n"
         "print(result['queries'][0]['successAtK'], result['macro']['successAtK'], 'successAtK' in schema, "
         "merged['macro']['successAtK'])"
     )
@@ -141,7 +141,7 @@ def test_a_new_x402_network_is_one_line(copy: Copy) -> None:
         " 'X402_FACILITATOR_URL': 'https://facilitator.example'}\n"
         "try:\n"
         "    settings = read_settings({f'RANKING_EVALUATE_{name}': value for name, value in given.items()})\n"
-        "    print(settings.x402.asset_name)\n"
+        "    print(settings.x402.networks[0].token.name)\n"
         "except SettingsError as error:\n"
         "    print(error.faults)"
     )

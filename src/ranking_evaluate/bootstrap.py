@@ -11,6 +11,8 @@ from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.attempts.watched import WatchedStore
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.evaluations.evaluations import Evaluations
+from ranking_evaluate.evaluations.processes import cores
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.cdp import CdpUnusable
@@ -49,9 +51,11 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
         rates = Rates(settings.rate_storage_url, settings.request_rate, settings.payment_rate)
     except RateStorageUnavailable as error:
         raise SettingsError([f"RANKING_EVALUATE_RATE_STORAGE_URL: {error}"]) from None
+    evaluations = Evaluations(settings.evaluation_workers or max(1, cores() - 1), settings.evaluation_rate)
     purchases = Purchases(
         store,
         rates,
+        evaluations,
         wires,
         verify_timeout=settings.verify_timeout,
         settle_timeout=settings.settle_timeout,
@@ -62,6 +66,7 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
             wires=wires,
             protocols=protocols,
             purchases=purchases,
+            evaluations=evaluations,
             rates=rates,
             public_origin=settings.public_origin,
             max_in_flight=settings.max_in_flight,

@@ -6,7 +6,7 @@ Steps 1 to 3 of the walk, and the check of our terms on which step 5 acts. Nothi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,12 +14,12 @@ from typing import Any
 from ranking_evaluate.attempts.attempt import Draft
 from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.fingerprint import fingerprint
-from ranking_evaluate.contract.answer import Answer, answer
+from ranking_evaluate.contract.answer import Answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.errors import RequestMalformed, Unavailable, refusal
+from ranking_evaluate.contract.errors import RequestMalformed, ServiceError, Unavailable
 from ranking_evaluate.contract.rules import published_sha256
 from ranking_evaluate.contract.wire import Wire
-from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.evaluations.evaluations import never
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.payments.protocol import Credential, Offer, PaymentProtocol, Unreadable
 from ranking_evaluate.release import VERSION
@@ -29,7 +29,8 @@ from ranking_evaluate.release import VERSION
 class Order:
     """One request that passed the checks of its headers; `headers` are lower case, one value each.
 
-    `wire` is the protocol of its route; `protocol` is None where nobody configured that one.
+    `wire` is the protocol of its route; `protocol` is None where nobody configured that one. `hung_up` returns when
+    nobody waits for the answer any more.
     """
 
     operation: Operation[Any]
@@ -40,6 +41,7 @@ class Order:
     body: bytes
     headers: Mapping[str, str]
     client: str
+    hung_up: Callable[[], Awaitable[None]] = never
 
     @property
     def payee(self) -> PaymentProtocol:
@@ -87,22 +89,19 @@ class Purchase:
         return self.credential
 
 
-def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) -> Purchase:
-    """Return the order as a purchase; it is evaluated first, so what cannot be delivered is never charged.
+def consider(order: Order, answered: Answer, wires: tuple[Wire, ...], now: float, release: str) -> Purchase:
+    """Return the order as a purchase of its answer, with the credential that came as its payment.
 
     Args:
         order: The request.
+        answered: What its body was evaluated to: what cannot be delivered never comes here.
         wires: Every protocol, to tell whose credential the request carries.
         now: Epoch seconds, against which the credential's own times are held.
         release: What the purchase is of: the fingerprint, the offer and the row name it.
 
     Raises:
-        ServiceError: The input is refused, or the credential belongs elsewhere or cannot be read.
+        ServiceError: The credential belongs elsewhere or cannot be read.
     """
-    try:
-        answered = answer(order.operation, order.body)
-    except OperationError as error:
-        raise refusal(error) from error
     offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body, release=release)
     schema_sha256 = published_sha256(order.operation)
     credential = _read_credential(order, offer, wires)
@@ -126,6 +125,16 @@ def consider(order: Order, wires: tuple[Wire, ...], now: float, release: str) ->
     )
     objection = order.payee.check_terms(readable, offer, now) if readable else None
     return Purchase(order, answered, offer, request, credential, objection)
+
+
+def readable_credential(order: Order, wires: tuple[Wire, ...], release: str) -> Credential | None:
+    """Return the credential of an order that is not evaluated yet; what is wrong with one is told afterwards."""
+    offer = offer_of(order.operation, url=order.url, key=order.key, body=order.body, release=release)
+    try:
+        credential = _read_credential(order, offer, wires)
+    except ServiceError:
+        return None
+    return credential if isinstance(credential, Credential) else None
 
 
 def offer_of(

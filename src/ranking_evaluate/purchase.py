@@ -1,6 +1,6 @@
 """The walk of one paid request: evaluate, decide, reserve, verify, submit, settle once, record, deliver.
 
-Steps 1 to 3 stand in order.py, steps 4 to 9 here. Between any two steps a crash is safe (docs/lifecycle.md, section 6):
+Steps 2 and 3 stand in order.py, the others here. Between any two steps a crash is safe (docs/lifecycle.md, section 6):
 what is committed before a call says all that has to be known after it, and a `settling` row that nobody explains is
 uncertain without any code having to run.
 """
@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, assert_never
 
 from ranking_evaluate import telemetry
@@ -41,16 +42,20 @@ from ranking_evaluate.attempts.events import (
     Withdraw,
 )
 from ranking_evaluate.attempts.store import AttemptStore, CommitUnknown, StoreUnavailable
+from ranking_evaluate.contract.answer import Answer
 from ranking_evaluate.contract.errors import (
     RETRY_AFTER,
     AttemptConflict,
     PaymentRequired,
     PaymentUncertain,
     Unavailable,
+    refusal,
 )
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.deadline import within
-from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft
+from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, readable_credential
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Refused,
@@ -117,6 +122,7 @@ class Purchases:
     Args:
         store: Where attempts are kept.
         rates: The payment-attempt window.
+        evaluations: Evaluates what is asked for.
         wires: Every protocol, to tell whose credential a request carries.
         verify_timeout: Seconds in all for a verification.
         settle_timeout: Seconds in all for a settlement.
@@ -131,6 +137,7 @@ class Purchases:
         self,
         store: AttemptStore,
         rates: Rates,
+        evaluations: Evaluations,
         wires: tuple[Wire, ...],
         *,
         verify_timeout: float,
@@ -143,6 +150,7 @@ class Purchases:
     ) -> None:
         self._store = store
         self._rates = rates
+        self._evaluations = evaluations
         self._wires = wires
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
@@ -158,7 +166,8 @@ class Purchases:
 
     async def buy(self, order: Order) -> Delivery:
         """Return the paid answer, first or replayed; every other outcome is raised as a `ServiceError`."""
-        purchase = consider(order, self._wires, self._clock(), self._release)
+        answered = await self._evaluate(order)
+        purchase = consider(order, answered, self._wires, self._clock(), self._release)
         try:
             return await self._decide(purchase)
         except StoreUnavailable as error:
@@ -180,6 +189,27 @@ class Purchases:
             recording.cancel()
         if given_up:
             await asyncio.wait(given_up)
+
+    # 1: evaluate. What cannot be delivered is never charged.
+
+    async def _evaluate(self, order: Order) -> Answer:
+        caller = Caller(order.client, partial(self._standing, order), order.hung_up)
+        try:
+            return await self._evaluations.answer(order.operation, order.body, caller)
+        except OperationError as error:
+            raise refusal(error) from error
+
+    async def _standing(self, order: Order) -> Standing:
+        """Return what an order has to do with a payment, before anything else is known of it."""
+        credential = readable_credential(order, self._wires, self._release)
+        if credential is None:
+            return Standing.UNPAID
+        # A store that cannot be read is told of where the table needs it.
+        with contextlib.suppress(StoreUnavailable):
+            current = (await self._store.read(order.key)).current
+            if current is not None and current.credential_digest == credential.digest:
+                return Standing.KNOWN
+        return Standing.PAYING
 
     # 4 and 5: decide by the table, and reserve.
 

@@ -1,4 +1,4 @@
-"""How often one client may ask, and how often it may try to pay; replays count as requests only.
+"""How often one client may ask and try to pay, and for how long its inputs are evaluated; replays are requests only.
 
 Replicas share their windows in Redis. While it does not answer, each replica counts alone: rates bound the load, the
 store alone keeps the money safe, and a limiter that is down must not stop anybody from fetching what was paid for.
@@ -24,6 +24,7 @@ from ranking_evaluate.contract.errors import RateLimited
 _TEXT: Final = {
     "request": "This client has sent more requests than its window allows.",
     "payment": "This client has tried more payments than its window allows.",
+    "evaluation": "The inputs of this client took more time to evaluate than its window allows.",
 }
 
 REDIS_SECONDS: Final = 0.5
@@ -34,6 +35,9 @@ ALONE_SECONDS: Final = 5.0
 
 MOST_CLIENTS: Final = 100_000
 """Windows kept in memory; the one that was used least recently makes room."""
+
+WINDOW_PARTS: Final = 60
+"""Parts of a window of evaluation time; what was spent in one of them is kept, and leaves the window, together."""
 
 
 class RateStorageUnavailable(Exception):
@@ -89,7 +93,7 @@ class Rates:
             return
         wait = await self._hit(rate, kind, client)
         if wait is not None:
-            raise RateLimited("RATE_LIMITED", _TEXT[kind], retry_after=max(1, math.ceil(wait)))
+            raise _limited(kind, wait)
 
     async def _hit(self, rate: RateLimitItem, kind: str, client: str) -> float | None:
         """Count; return None, or the seconds until the window opens when it is full."""
@@ -131,6 +135,54 @@ class Windows:
             return times[0] + span - now
         times.append(now)
         return None
+
+
+class EvaluationTime:
+    """Seconds of evaluation per client in a moving window of this process, bounded in memory.
+
+    Args:
+        rate: The seconds and their window in the notation of `limits`, such as `20/minute`; None switches it off.
+        clock: Seconds that only grow.
+    """
+
+    def __init__(self, rate: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        item = _item(rate)
+        self._most = math.inf if item is None else float(item.amount)
+        self._part_seconds = 1.0 if item is None else item.get_expiry() / WINDOW_PARTS
+        self._clock = clock
+        self._spent: OrderedDict[str, deque[tuple[int, float]]] = OrderedDict()
+
+    def check(self, client: str) -> None:
+        """Raise `RateLimited` when the client's window is used up; what it costs is known, and charged, afterwards."""
+        now, left = self._part(), self._most
+        for part, seconds in reversed(self._spent.get(client, ())):
+            if part <= now - WINDOW_PARTS:
+                break
+            left -= seconds
+            if left <= 0:
+                # The window opens when this part, and with it all before it, has left.
+                raise _limited("evaluation", (part + WINDOW_PARTS - now) * self._part_seconds)
+
+    def charge(self, client: str, seconds: float) -> None:
+        """Count the time that an evaluation took."""
+        if self._most == math.inf:
+            return
+        now = self._part()
+        spent = self._spent.setdefault(client, deque(maxlen=WINDOW_PARTS))
+        self._spent.move_to_end(client)
+        if len(self._spent) > MOST_CLIENTS:
+            self._spent.popitem(last=False)
+        if spent and spent[-1][0] == now:
+            seconds += spent.pop()[1]
+        spent.append((now, seconds))
+
+    def _part(self) -> int:
+        """Return the number of the present part of a window."""
+        return int(self._clock() / self._part_seconds)
+
+
+def _limited(kind: str, wait: float) -> RateLimited:
+    return RateLimited("RATE_LIMITED", _TEXT[kind], retry_after=max(1, math.ceil(wait)))
 
 
 def _item(rate: str | None) -> RateLimitItem | None:

@@ -172,7 +172,7 @@ class Reconciler:
             network=attempt.network,
             asset=attempt.asset,
             amount=attempt.amount,
-            pay_to=attempt.recipient or protocol.terms().pay_to,
+            pay_to=attempt.recipient or protocol.terms()[0].pay_to,
             payer=attempt.payer,
             payment_id=attempt.payment_id,
             valid_before=attempt.valid_before,

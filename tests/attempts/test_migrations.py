@@ -32,6 +32,7 @@ from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.x402.protocol import X402Protocol
@@ -93,7 +94,13 @@ async def resend(store: AttemptStore, name: str, *, key: str | None = None) -> D
     assert config is not None
     protocol = X402Protocol(config)
     walk = Purchases(
-        store, Rates("memory://", None, None), (protocol.wire,), verify_timeout=1, settle_timeout=1, clock=lambda: NOW
+        store,
+        Rates("memory://", None, None),
+        Evaluations(1, None),
+        (protocol.wire,),
+        verify_timeout=1,
+        settle_timeout=1,
+        clock=lambda: NOW,
     )
     order = Order(
         operation=find("ranking-evaluate"),

@@ -9,7 +9,7 @@ import pytest
 from bench.timing import side_by_side
 
 from bench import __main__ as run
-from bench import free_path, growth, jobs, metrics, paid, service, store
+from bench import collections, evaluations, free_path, growth, jobs, metrics, paid, service, store
 from ranking_evaluate import OperationError, evaluate
 
 
@@ -20,6 +20,14 @@ def test_what_is_compared_computes_something() -> None:
         assert candidate()
     timed = side_by_side({"a": ours_and_pytrec[0], "b": ours_and_pytrec[1]}, rounds=3, budget=0.01)
     assert timed["a"].ratio(timed["a"]) == 1.0
+
+
+def test_every_tool_measures_a_whole_collection(tmp_path: Path) -> None:
+    commands = collections.candidates(*collections.made(tmp_path, 8, 20))
+    taken = collections.in_turns(commands, rounds=1)
+
+    assert {collections.OURS, collections.IR_MEASURES, collections.PYTREC_EVAL} <= taken.keys()
+    assert all(one.seconds > 0 and one.bytes > 1_000_000 for [one] in taken.values())
 
 
 def test_hostile_bodies_are_refused_and_their_neighbours_are_not() -> None:
@@ -41,6 +49,13 @@ def test_a_purchase_commits_three_times() -> None:
     taken = store.commits(3)
     assert [len(seconds) for seconds in taken.values()] == [3, 3, 3]
     assert all(0 < each < 5 for seconds in taken.values() for each in seconds)
+
+
+def test_evaluating_is_timed_on_the_loop_and_beside_it() -> None:
+    places = evaluations.felt(0.2)
+    assert list(places) == [evaluations.ON_THE_LOOP, evaluations.IN_A_THREAD, evaluations.IN_A_PROCESS]
+    assert all(one.rate > 0 and one.most > 0 for one in places.values())
+    assert all(rate > 0 for rate in evaluations.rates(0.1).values())
 
 
 def test_a_run_writes_its_table_and_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,7 +262,7 @@ def test_without_a_node_the_chain_is_unknown_and_nothing_is_decided_without_forc
     payment = shop.leave_uncertain("x402", paid=True)
     shop.age(payment, 900)
     blind: dict[str, str | None] = {"RANKING_EVALUATE_X402_RPC_URL": None}
-    assert "X402_RPC_URL is not set" in shop.operator("show", payment.key, "--check", **blind).stdout
+    assert "X402_RPC_URL names no node of eip155:31337" in shop.operator("show", payment.key, "--check", **blind).stdout
     assert shop.operator("release", payment.key, **blind).exit_code == 1
     assert shop.operator("settle", payment.key, "--tx", SOME_TRANSACTION, **blind).exit_code == 1
 

@@ -34,7 +34,16 @@ def test_with_allow_omitted_the_rest_is_written_and_every_topic_is_accounted_for
     done = CliRunner().invoke(app, ["convert", *files, "--allow-omitted", "--k", "2"])
 
     assert done.exit_code == 0
-    assert json.loads(done.stdout) == {
+    line, trailer = done.stdout.splitlines()
+    assert json.loads(trailer) == {
+        "omitted": [
+            {
+                "id": "big",
+                "reason": "its figures depend on 101 judgments, 101 of them relevant, and a query may have 100",
+            }
+        ]
+    }
+    assert json.loads(line) == {
         "k": 2,
         "unjudged": "nonrelevant",
         "queries": [
@@ -49,7 +58,7 @@ def test_with_allow_omitted_the_rest_is_written_and_every_topic_is_accounted_for
         "  big: its figures depend on 101 judgments, 101 of them relevant, and a query may have 100",
         "The run ranks nothing, so nothing is retrieved: 1 topic (3).",
         (
-            "No relevant judgment, so recall, reciprocal rank and average precision are undefined and not averaged, "
+            "No grade above 0, so recall, reciprocal rank, average precision and NDCG are undefined and not averaged, "
             "where trec_eval counts 0: 1 topic (2)."
         ),
         "In the run without judgments, so left out, as trec_eval does: 1 topic (else).",
@@ -67,15 +76,15 @@ def test_a_broken_file_is_named_with_its_line(files: list[str]) -> None:
 def test_files_that_do_not_belong_together_are_suspected(files: list[str]) -> None:
     done = CliRunner().invoke(app, ["convert", *files[:2], "--run", "-", "--allow-omitted"], input=b"x Q0 a 1 1 t\n")
 
-    assert done.exit_code == 0
-    assert "No topic is in both files: do they belong together?" in done.stderr
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "no topic is in both files, so they do not belong together" in done.stderr
 
 
 def test_an_empty_qrels_file_leaves_nothing_to_write(files: list[str]) -> None:
     done = CliRunner().invoke(app, ["convert", "--qrels", "-", *files[2:]], input=b"")
 
     assert (done.exit_code, done.stdout) == (2, "")
-    assert "Nothing was written: no topic is left." in done.stderr
+    assert done.stderr == "standard input: there is no judgment in it\n"
 
 
 def test_beir_files_give_the_same_inputs_as_trec_files(tmp_path: Path) -> None:
@@ -100,9 +109,15 @@ def test_convert_score_and_merge_make_one_mean(files: list[str]) -> None:
     merged = runner.invoke(app, ["merge", "-"], input=answers)
 
     assert merged.exit_code == 0
-    assert answers == evaluate("ranking-evaluate", inputs) + b"\n"
-    result = json.loads(answers)["result"]
-    assert json.loads(merged.stdout) == {name: result[name] for name in ("queryCount", "macro", "definedQueryCounts")}
+    line, trailer = inputs.splitlines()
+    answer = evaluate("ranking-evaluate", line)
+    assert answers.splitlines() == [answer, trailer]
+    result = json.loads(answer)["result"]
+    document = json.loads(merged.stdout)
+    assert {name: document[name] for name in ("queryCount", "macro", "definedQueryCounts")} == {
+        name: result[name] for name in ("queryCount", "macro", "definedQueryCounts")
+    }
+    assert document["omitted"] == json.loads(trailer)["omitted"]
 
 
 def test_a_refused_line_is_not_merged_over() -> None:

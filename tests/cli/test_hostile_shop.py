@@ -13,7 +13,8 @@ from x402.http.utils import decode_payment_signature_header
 from x402.schemas import PaymentPayload
 
 from ranking_evaluate.cli import app
-from ranking_evaluate.cli.pay import Order, http_client, run_pay
+from ranking_evaluate.cli.buying import Order, run_pay
+from ranking_evaluate.cli.exchange import http_client
 from ranking_evaluate.cli.payers.payer import NOT_CHARGED, UNCLEAR, Mandate, PayError
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.cli.hostile import OFFER, Shop, encoded, shop, x402_offer
@@ -24,7 +25,9 @@ BITCOIN: Final = "0xcbB7C0000aB88B473b1f5aFd9ef808440eed33Bf"
 """Coinbase's, of eight decimals: the base units of one cent in a dollar are ten dollars in it."""
 BASE_USDC: Final = "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 
-UNKNOWN: Final = "No offer is in an asset that may be paid with"
+REFUSED: Final = "No offer can be paid"
+UNKNOWN: Final = "no dollar of this address there"
+NO_DECIMALS: Final = "name them with --decimals"
 
 
 def offer(network: str, asset: str, amount: str = "10000") -> dict[str, Any]:
@@ -65,7 +68,7 @@ def paid_with(served: Shop) -> tuple[str, str, str]:
 def test_no_token_is_paid_with_that_is_no_known_dollar(network: str, asset: str, tmp_path: Path) -> None:
     with shop(x402_offer(offer(network, asset), offer(network, asset, "1"))) as served:
         done = buy(served, tmp_path)
-    assert (done.exit_code, UNKNOWN in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+    assert (done.exit_code, REFUSED in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
     assert not (tmp_path / "state").exists()
 
 
@@ -86,8 +89,8 @@ def test_a_cheaper_token_beside_the_dollar_is_no_bait(tmp_path: Path) -> None:
     ("options", "words"),
     [
         # Nobody guesses the decimals of a token that was named.
-        (["--asset", BITCOIN], UNKNOWN),
-        (["--asset", BASE_USDC], UNKNOWN),
+        (["--asset", BITCOIN], NO_DECIMALS),
+        (["--asset", BASE_USDC], "another asset than --asset"),
         # With two decimals 10000 base units are a hundred of it.
         (["--asset", BITCOIN, "--decimals", "2"], "The price is 100, more than the 0.01 allowed"),
         # Decimals alone name no asset.

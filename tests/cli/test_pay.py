@@ -24,7 +24,8 @@ from x402.http.utils import (
 from x402.schemas import PaymentPayload, PaymentRequired, PaymentRequirements, SettleResponse
 
 from ranking_evaluate.cli import saved_credential
-from ranking_evaluate.cli.pay import PATIENCE_SECONDS, Order, http_client, read_receipt, run_pay
+from ranking_evaluate.cli.buying import PATIENCE_SECONDS, Order, run_pay
+from ranking_evaluate.cli.exchange import http_client, read_receipt
 from ranking_evaluate.cli.payers.mpp import sign as sign_mpp
 from ranking_evaluate.cli.payers.payer import NOT_CHARGED, UNCLEAR, Mandate, PayError
 from ranking_evaluate.payments.config import MppConfig
@@ -36,10 +37,13 @@ from ranking_evaluate.sandbox.wallets import new_wallet
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ranking_evaluate.cli.pay import Answer
+    from ranking_evaluate.cli.buying import Answer
 
 URL = "https://ranking.example/v1/x402/ranking-evaluate"
 KEY = "test_key_0123456789"
+LONG_AFTER = 120 + saved_credential.EXPIRY_MARGIN_SECONDS + 5.0
+"""Seconds after which no chain takes what was signed at the start."""
+
 WALLET = new_wallet()
 ANSWER = b'{"operation":"ranking-evaluate"}'
 OFFER = PaymentRequirements(
@@ -83,20 +87,21 @@ class Service:
     def __init__(self) -> None:
         self.offer: Reply = lambda request: challenge(OFFER)
         self.state: str | None = None
-        self.replies: list[httpx.Response | Exception] = []
+        self.keeps_a_record = True
+        self.replies: list[httpx.Response | BaseException] = []
         self.credentials: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         assert request.headers["Idempotency-Key"] == KEY
         if request.url.path == "/v1/attempts":
             if self.state is None:
-                return problem(404, "NOT_FOUND")
+                return problem(404, "ATTEMPT_UNKNOWN" if self.keeps_a_record else "NOT_FOUND")
             return httpx.Response(200, json={"state": self.state})
         if "PAYMENT-SIGNATURE" not in request.headers:
             return self.offer(request)
         self.credentials.append(request.headers["PAYMENT-SIGNATURE"])
         reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
+        if isinstance(reply, BaseException):
             raise reply
         return reply
 
@@ -126,7 +131,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., Answer]:
     def run(
-        *, body: bytes = b"{}", protocol: str = "x402", patience: float = PATIENCE_SECONDS, **limits: Any
+        *,
+        body: bytes = b"{}",
+        protocol: str = "x402",
+        patience: float = PATIENCE_SECONDS,
+        sign_again: bool = False,
+        **limits: Any,
     ) -> Answer:
         mandate = replace(Mandate(wallet_key=WALLET.key, key=KEY, max_amount=Decimal("0.01")), **limits)
         with httpx.Client(transport=httpx.MockTransport(service)) as client:
@@ -137,6 +147,7 @@ def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., A
                 client=client,
                 say=lambda text: None,
                 patience=patience,
+                sign_again=sign_again,
             )
 
     return run
@@ -215,18 +226,139 @@ def test_an_uncertain_payment_is_left_to_the_operator(
     assert len(service.credentials) == 1
 
 
-def test_a_refused_credential_is_replaced_only_when_it_is_dead(
-    service: Service, buy: Callable[..., Answer], clock: list[float]
+@pytest.mark.parametrize("state", [None, "failed", "released"])
+def test_a_refused_credential_is_replaced_only_when_it_is_dead_and_the_buyer_says_so(
+    service: Service, buy: Callable[..., Answer], clock: list[float], state: str | None
 ) -> None:
+    service.state = state
     service.replies = [problem(402, "PAYMENT_REJECTED"), problem(402, "PAYMENT_REJECTED"), delivered()]
-    for _ in range(2):
+    for sign_again in (False, True):
         with pytest.raises(PayError, match="Nothing was charged") as caught:
-            buy()
+            buy(sign_again=sign_again)
         assert caught.value.exit_code == NOT_CHARGED
     assert len(set(service.credentials)) == 1
-    clock[0] = 120 + saved_credential.EXPIRY_MARGIN_SECONDS + 5
+    clock[0] = LONG_AFTER
+    with pytest.raises(PayError, match="--sign-again") as caught:
+        buy()
+    assert (caught.value.exit_code, len(service.credentials)) == (NOT_CHARGED, 2)
+    assert buy(sign_again=True).body == ANSWER
+    assert len(set(service.credentials)) == 2
+
+
+@pytest.mark.parametrize(
+    "replies",
+    [
+        [httpx.ReadTimeout("lost"), problem(402, "PAYMENT_REQUIRED")],
+        [httpx.Response(402)],
+        [httpx.Response(402, headers={"PAYMENT-RESPONSE": RECEIPT})],
+        [httpx.Response(400)],
+        [httpx.Response(302, headers={"Location": "/elsewhere"})],
+    ],
+)
+def test_a_server_without_a_record_is_not_believed_that_nothing_was_charged(
+    service: Service, buy: Callable[..., Answer], clock: list[float], replies: list[httpx.Response | Exception]
+) -> None:
+    service.keeps_a_record = False
+    service.replies = list(replies)
+    with pytest.raises(PayError, match="Whether it was charged is not known") as caught:
+        buy()
+    assert caught.value.exit_code == UNCLEAR
+    clock[0] = LONG_AFTER
+    for sign_again in (False, True):
+        service.replies = [httpx.Response(402)]
+        with pytest.raises(PayError, match="It can no longer be used: look at the wallet's transfers") as caught:
+            buy(sign_again=sign_again)
+        assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
+
+
+def test_an_answered_key_is_never_signed_for_again(
+    service: Service, buy: Callable[..., Answer], clock: list[float], tmp_path: Path
+) -> None:
+    service.replies = [delivered()]
+    buy()
+    clock[0] = LONG_AFTER
+    # Whatever the service says by then: that it knows nothing, that it refuses, or that it is gone.
+    for reply in (problem(402, "PAYMENT_REJECTED"), problem(409, "PAYMENT_UNCERTAIN"), httpx.ConnectError("gone")):
+        service.replies = [reply]
+        answer = buy(sign_again=True)
+        assert (answer.body, answer.receipt, answer.replayed) == (ANSWER, RECEIPT, True)
+    for kept in (tmp_path / "state").glob("*.answer"):
+        kept.unlink()
+    service.replies = [problem(402, "PAYMENT_REJECTED")]
+    with pytest.raises(PayError, match="It was answered, so it was probably charged.*" + "ab" * 32) as caught:
+        buy(sign_again=True)
+    assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
+
+
+def test_a_credential_that_never_left_was_not_charged_and_is_replaced_when_it_is_dead(
+    service: Service, buy: Callable[..., Answer], clock: list[float]
+) -> None:
+    service.keeps_a_record = False
+    service.replies = [httpx.ConnectError("refused"), httpx.ConnectTimeout("silent")]
+    for _ in range(2):
+        with pytest.raises(PayError, match="did not leave this machine, so nothing was charged") as caught:
+            buy(patience=0.0)
+        assert caught.value.exit_code == NOT_CHARGED
+    clock[0] = LONG_AFTER
+    service.replies = [delivered()]
     assert buy().body == ANSWER
     assert len(set(service.credentials)) == 2
+
+
+def test_a_run_that_was_killed_while_it_sent_counts_as_sent(
+    service: Service, buy: Callable[..., Answer], clock: list[float], tmp_path: Path
+) -> None:
+    service.keeps_a_record = False
+    service.replies = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        buy()
+    # The line of an answer that was being written when the power failed.
+    (noted,) = (tmp_path / "state").glob("*.sends")
+    noted.write_text(noted.read_text() + '\n{"event": "answ')
+    clock[0] = LONG_AFTER
+    service.replies = [httpx.Response(402)]
+    with pytest.raises(PayError, match="sent 2 times, 1 of them without an answer") as caught:
+        buy(sign_again=True)
+    assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
+
+
+def test_a_credential_of_an_older_release_counts_as_sent(
+    service: Service, buy: Callable[..., Answer], clock: list[float], tmp_path: Path
+) -> None:
+    service.keeps_a_record = False
+    service.replies = [httpx.ConnectError("refused")]
+    with pytest.raises(PayError):
+        buy(patience=0.0)
+    for noted in (tmp_path / "state").glob("*.sends"):
+        noted.unlink()
+    clock[0] = LONG_AFTER
+    service.replies = [httpx.Response(402)]
+    with pytest.raises(PayError, match="is not known") as caught:
+        buy(sign_again=True)
+    assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
+
+
+def test_what_was_sent_and_answered_is_kept_for_its_owner_alone(
+    service: Service, buy: Callable[..., Answer], tmp_path: Path
+) -> None:
+    service.replies = [httpx.ReadTimeout("lost"), problem(503, "STATE_UNAVAILABLE"), delivered()]
+    buy()
+    (noted,) = (tmp_path / "state").glob("*.sends")
+    events = [json.loads(line) for line in noted.read_text().splitlines() if line]
+    assert [(event["event"], event.get("status"), event.get("receipt")) for event in events] == [
+        ("sending", None, None),
+        ("sending", None, None),
+        ("answered", 503, None),
+        ("sending", None, None),
+        ("answered", 200, RECEIPT),
+    ]
+    (answer,) = (tmp_path / "state").glob("*.answer")
+    assert answer.read_bytes() == ANSWER
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (noted, answer)} == {0o600}
 
 
 @pytest.mark.parametrize("state", ["settling", "settled"])
@@ -254,13 +386,14 @@ def test_a_key_stays_with_its_purchase(service: Service, buy: Callable[..., Answ
     ("offers", "limits", "words"),
     [
         ([OFFER.model_copy(update={"amount": "10001"})], {}, "more than the 0.01 allowed"),
-        ([OFFER.model_copy(update={"amount": "1e4"})], {}, "No offer is in an asset"),
-        ([OFFER.model_copy(update={"network": "eip155:8453"})], {}, "No offer is in an asset"),
-        ([OFFER], {"asset": USDC_ON_BASE}, "No offer is in an asset"),
-        ([OFFER.model_copy(update={"scheme": "upto"})], {}, "No offer is in an asset"),
-        ([OFFER.model_copy(update={"network": "solana:x"})], {}, "No offer is in an asset"),
-        ([OFFER.model_copy(update={"extra": {"assetTransferMethod": "permit2"}})], {}, "No offer is in an asset"),
+        ([OFFER.model_copy(update={"amount": "1e4"})], {}, "not a whole number"),
+        ([OFFER.model_copy(update={"network": "eip155:8453"})], {}, "no dollar of this address"),
+        ([OFFER], {"asset": USDC_ON_BASE}, "another asset than --asset"),
+        ([OFFER.model_copy(update={"scheme": "upto"})], {}, "only the scheme exact"),
+        ([OFFER.model_copy(update={"network": "solana:x"})], {}, "no EVM network"),
+        ([OFFER.model_copy(update={"extra": {"assetTransferMethod": "permit2"}})], {}, "not permit2"),
         ([OFFER.model_copy(update={"max_timeout_seconds": 10**6})], {}, "valid for 1000000 s"),
+        ([OFFER], {"network": "eip155:8453"}, "another network than --network eip155:8453"),
         ([], {}, "offers nothing"),
         ([OFFER], {"wallet_key": "0x1234"}, "not a private key"),
     ],
@@ -415,24 +548,28 @@ def test_any_mpp_dollar_that_the_sdk_knows_is_signed(node: Node) -> None:
     ("answer", "limits", "words"),
     [
         (lambda: [charge(amount="10001")], {}, "more than the 0.01 allowed"),
-        (lambda: [charge(amount="1e4")], {}, "no Tempo charge"),
-        (lambda: [charge(amount=None)], {}, "no Tempo charge"),
-        (lambda: [charge(recipient=None)], {}, "no Tempo charge"),
-        (lambda: [charge(currency=None)], {}, "no Tempo charge"),
-        (lambda: [charge(methodDetails=None)], {}, "no Tempo charge"),
-        (lambda: [details(feePayer=True)], {}, "no Tempo charge"),
-        (lambda: [details(splits=[{"recipient": "0x" + "44" * 20, "amount": "1"}])], {}, "no Tempo charge"),
-        (lambda: [details(supportedModes=["push"])], {}, "no Tempo charge"),
-        (lambda: [details(supportedModes=5)], {}, "no Tempo charge"),
-        (lambda: [details(chainId="42431")], {}, "no Tempo charge"),
-        (lambda: [mpp_challenge(method="stripe")], {}, "no Tempo charge"),
-        (lambda: [mpp_challenge(intent="session")], {}, "no Tempo charge"),
-        (lambda: [mpp_challenge(opaque={"idempotencyKey": "another_key_0123456789"})], {}, "no Tempo charge"),
-        (lambda: [mpp_challenge(opaque=None)], {}, "no Tempo charge"),
+        (lambda: [charge(amount="1e4")], {}, "cannot be read"),
+        (lambda: [charge(amount=None)], {}, "cannot be read"),
+        (lambda: [charge(recipient=None)], {}, "cannot be read"),
+        (lambda: [charge(currency=None)], {}, "cannot be read"),
+        (lambda: [charge(methodDetails=None)], {}, "cannot be read"),
+        (lambda: [details(feePayer=True)], {}, "somebody else is to pay"),
+        (lambda: [details(splits=[{"recipient": "0x" + "44" * 20, "amount": "1"}])], {}, "several recipients"),
+        (lambda: [details(supportedModes=["push"])], {}, "pull mode"),
+        (lambda: [details(supportedModes=5)], {}, "pull mode"),
+        (lambda: [details(chainId="42431")], {}, "cannot be read"),
+        (lambda: [mpp_challenge(method="stripe")], {}, "only Tempo charges"),
+        (lambda: [mpp_challenge(intent="session")], {}, "only Tempo charges"),
+        (
+            lambda: [mpp_challenge(opaque={"idempotencyKey": "another_key_0123456789"})],
+            {},
+            "not tied to this idempotency key",
+        ),
+        (lambda: [mpp_challenge(opaque=None)], {}, "not tied to this idempotency key"),
         (lambda: [mpp_challenge(expires="2020-01-01T00:00:00Z")], {}, "has expired"),
         (lambda: [mpp_challenge(expires="2999-01-01T00:00:00")], {}, "expiry cannot be read"),
         (lambda: [mpp_challenge(expires="soon")], {}, "expiry cannot be read"),
-        (lambda: [mpp_challenge()], {"asset": USDC_ON_BASE}, "no Tempo charge"),
+        (lambda: [mpp_challenge()], {"asset": USDC_ON_BASE}, "another asset than --asset"),
         (
             lambda: [charge(currency=NO_DOLLAR)],
             {},
@@ -441,10 +578,11 @@ def test_any_mpp_dollar_that_the_sdk_knows_is_signed(node: Node) -> None:
         # Closed-loop credit, which the SDK names beside its dollars.
         (lambda: [charge(currency=MACH)], {}, "only dollars that the SDK knows"),
         (lambda: [details(chainId=987654321)], {}, "only dollars that the SDK knows"),
+        (lambda: [mpp_challenge()], {"network": "eip155:4217"}, "another network than --network eip155:4217"),
         (lambda: [mpp_challenge()], {"wallet_key": "0x1234"}, "not a private key"),
         (lambda: [mpp_challenge()], {"rpc_url": "http://127.0.0.1:1"}, "--rpc-url"),
-        (lambda: ["Bearer", "Payment", "Payment id=x"], {}, "no Tempo charge"),
-        (list, {}, "no Tempo charge"),
+        (lambda: ["Bearer", "Payment", "Payment id=x"], {}, "no MPP offer"),
+        (list, {}, "no MPP offer"),
     ],
 )
 def test_an_mpp_offer_that_the_mandate_does_not_cover_is_not_signed(

@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 from typer.testing import CliRunner
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.cli import app
+from ranking_evaluate.cli import score as module
 from tests.oracles.answer_keys import CONTRACT
 
 INPUT = json.dumps(CONTRACT["exampleInput"]).encode()
@@ -112,6 +114,67 @@ def test_a_line_is_answered_before_the_next_one_is_sent() -> None:
             assert running.stdout.readline() == ANSWER + b"\n"
         running.stdin.close()
         assert running.wait(timeout=20) == 0
+
+
+@pytest.fixture
+def every_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Score all lines but the first batch in worker processes."""
+    monkeypatch.setattr(module, "SECONDS_ALONE", 0.0)
+    monkeypatch.setattr(module, "BATCH_BYTES", 3 * len(INPUT))
+
+
+@pytest.mark.beyond_unit
+def test_on_every_core_each_line_keeps_its_place_and_its_bytes(every_core: None, tmp_path: Path) -> None:
+    distinct = [INPUT.replace(b"q1", f"query {number}".encode()) for number in range(100)]
+    distinct[10] = b"{"
+    distinct[50] = b" " * 400_000
+    file = tmp_path / "many.jsonl"
+    file.write_bytes(b"\n".join(distinct))
+    done = CliRunner().invoke(app, ["score", "--lines", str(file)])
+
+    expected = [evaluate("ranking-evaluate", one) if n not in (10, 50) else b"" for n, one in enumerate(distinct)]
+    lines = done.stdout_bytes.split(b"\n")
+    assert len(lines) == 101
+    assert [line for n, line in enumerate(lines) if n not in (10, 50)] == [*filter(None, expected), b""]
+    assert [json.loads(lines[n])["code"] for n in (10, 50)] == ["MALFORMED_JSON", "INPUT_LIMIT"]
+    assert done.stderr == "Refused: 2 of 100 inputs, the first in line 11. Each problem is in its own line.\n"
+
+
+ON_EVERY_CORE: Final = (
+    sys.executable,
+    "-c",
+    "from ranking_evaluate.cli import app, score; score.SECONDS_ALONE = 0.0; app()",
+)
+
+
+@pytest.mark.beyond_unit
+def test_on_every_core_a_line_is_answered_before_the_next_one_is_sent() -> None:
+    with subprocess.Popen(
+        [*ON_EVERY_CORE, "score", "--lines", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        for _ in range(4):
+            running.stdin.write(INPUT + b"\n")
+            running.stdin.flush()
+            assert running.stdout.readline() == ANSWER + b"\n"
+        running.stdin.close()
+        assert running.wait(timeout=20) == 0
+
+
+@pytest.mark.beyond_unit
+def test_on_every_core_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> None:
+    file = tmp_path / "many.jsonl"
+    file.write_bytes(5000 * (INPUT + b"\n"))
+    with subprocess.Popen(
+        [*ON_EVERY_CORE, "score", "--lines", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(timeout=20) != 0
 
 
 def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path: Path) -> None:

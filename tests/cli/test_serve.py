@@ -22,6 +22,15 @@ X402: Final = {
     "X402_NETWORK": "eip155:84532",
     "X402_FACILITATOR_URL": f"http://{LOOPBACK}:1",
 }
+NETWORKS: Final = [f"eip155:{number}" for number in (1, 10, 56, 100, 130, 137, 8453, 42161)]
+MANY: Final = X402 | {
+    "X402_NETWORK": ",".join(NETWORKS),
+    "X402_ASSET": ",".join(f"{network}={PAYEE}" for network in NETWORKS),
+    "X402_ASSET_NAME": ",".join(f"{network}=USD Coin" for network in NETWORKS),
+    "X402_ASSET_VERSION": ",".join(f"{network}=2" for network in NETWORKS),
+    "PUBLIC_ORIGIN": "https://ranking-evaluate.example.org",
+}
+"""Eight networks, of which six fit at this origin."""
 MPP: Final = {
     "MPP_RECIPIENT": PAYEE,
     "MPP_CHAIN_ID": "42431",
@@ -50,7 +59,20 @@ def cases(taken: int, not_a_database: Path) -> list[Case]:
         Case("a short secret", MPP | {"MPP_SECRET_KEY": "s" * 31}, ("MPP_SECRET_KEY: ", "openssl rand -hex 32")),
         Case("an unknown network", X402 | {"X402_NETWORK": "eip155:5"}, ("X402_ASSET: ", "no known USDC")),
         Case("no network", X402 | {"X402_NETWORK": "base"}, ("X402_NETWORK: ", "eip155:8453")),
-        Case("mixed money", X402 | MPP | {"MPP_CHAIN_ID": "4217"}, ("X402_NETWORK: ", "two mainnets or two testnets")),
+        Case(
+            "mixed money", X402 | MPP | {"MPP_CHAIN_ID": "4217"}, ("X402_NETWORK: ", "mainnets alone or testnets alone")
+        ),
+        Case(
+            "mixed networks",
+            X402 | {"X402_NETWORK": "eip155:84532,eip155:8453"},
+            ("X402_NETWORK: eip155:8453 and eip155:84532", "mainnets alone or testnets alone"),
+        ),
+        Case(
+            "half a network",
+            X402 | {"X402_NETWORK": "eip155:84532,eip155:31337"},
+            ("X402_ASSET: ", "eip155:31337 has no known USDC"),
+        ),
+        Case("too many networks for a head", MANY, ("a 402 over x402", "3,800", "X402_NETWORK", "PUBLIC_ORIGIN")),
         Case("half a protocol", {"X402_PAY_TO": PAYEE}, ("X402_NETWORK: needed", "whole or not at all")),
         Case("a typing error", {"X402_PAYTO": PAYEE}, ("X402_PAYTO: ", "did you mean RANKING_EVALUATE_X402_PAY_TO?")),
         Case("a folder that is not there", {"DATABASE_URL": "sqlite:////no/such/folder/a.db"}, ("DATABASE_URL: ",)),

@@ -114,6 +114,24 @@ def converted(terminal: Terminal) -> str:
     )
 
 
+def measured(terminal: Terminal) -> str:
+    qrels = terminal.write("qrels", f"{ID} 0 d 1\n{ID}x 0 d 1\n")
+    run = terminal.write("run", f"{ID} Q0 d 1 2.0 me\nother{ID} Q0 d 1 2.0 me\n")
+    other = terminal.write("other", f"{ID} Q0 x 1 2.0 me\n")
+    twice = terminal.write("twice", f"{ID} Q0 {ID} 1 2.0 me\n{ID} Q0 {ID} 1 2.0 me\n")
+    beir = terminal.write("beir", {HOSTILE: {HOSTILE: HOSTILE}})
+    return "".join(
+        terminal.run("measure", "--qrels", *files)
+        for files in (
+            (qrels, run, other, "--max-drop", "rr@10=0"),
+            (qrels, run, "--json", "-"),
+            (qrels, twice),
+            (beir, run),
+            (qrels, beir),
+        )
+    )
+
+
 def merged(terminal: Terminal) -> str:
     body = terminal.write("input.json", INPUT)
     answer = subprocess.run([PROGRAM, "score", body], cwd=terminal.folder, capture_output=True, check=True).stdout
@@ -224,6 +242,7 @@ TRIED: Final[Mapping[str, Callable[[Terminal], str]]] = {
     "score": scored,
     "verify": verified,
     "convert": converted,
+    "measure": measured,
     "merge": merged,
     "report": reported,
     "pay": paid,

@@ -160,3 +160,45 @@ def test_the_exit_code_tells_right_from_wrong_from_unusable(
 
     assert done.exit_code == code
     assert expected in (done.stderr if code == 2 else done.stdout)
+
+
+# Line by line.
+
+TRAILER = b'{"omitted":[{"id":"big","reason":"too many judgments"}]}'
+
+
+def verify_lines(tmp_path: Path, responses: list[bytes], inputs: list[bytes], *options: str) -> Any:
+    for name, lines in (("responses", responses), ("inputs", inputs)):
+        (tmp_path / name).write_bytes(b"\n".join(lines) + b"\n")
+    arguments = [str(tmp_path / "responses"), "--input", str(tmp_path / "inputs"), *options]
+    return CliRunner().invoke(app, ["verify", *arguments])
+
+
+@pytest.mark.parametrize("options", [[], ["--lines"]])
+def test_responses_of_lines_are_verified_line_by_line(tmp_path: Path, options: list[str]) -> None:
+    done = verify_lines(tmp_path, [ANSWER, ANSWER, TRAILER], [INPUT, INPUT, TRAILER], *options)
+
+    assert (done.exit_code, done.stdout) == (0, "2 of 2 responses hold, byte for byte.\n")
+
+
+def test_a_line_that_differs_is_named_with_its_place(tmp_path: Path) -> None:
+    done = verify_lines(tmp_path, [ANSWER, swap('"hitsAtK":2', '"hitsAtK":3')], [INPUT, INPUT])
+
+    assert done.exit_code == 1
+    assert "line 2: /result/queries/0/hitsAtK is 3, expected 2" in done.stdout.splitlines()
+    assert done.stdout.splitlines()[-1] == "1 of 2 responses holds, byte for byte."
+
+
+def test_a_line_that_is_no_response_and_an_input_that_is_refused_are_exit_code_2(tmp_path: Path) -> None:
+    done = verify_lines(tmp_path, [ANSWER, b"[]", ANSWER], [INPUT, INPUT, b"{}"])
+
+    assert done.exit_code == 2
+    told = done.stderr.splitlines()
+    assert told[0].startswith("line 2: This is not a response")
+    assert told[1].startswith("line 3: the input is refused (INVALID_INPUT)")
+
+
+def test_other_numbers_of_lines_cannot_be_compared(tmp_path: Path) -> None:
+    done = verify_lines(tmp_path, [ANSWER, ANSWER], [INPUT])
+
+    assert (done.exit_code, done.stderr) == (2, "There are 2 responses and 1 input: line n answers line n.\n")

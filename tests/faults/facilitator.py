@@ -25,6 +25,7 @@ HANG_SECONDS: Final = 20.0
 LATE_SECONDS: Final = 0.3
 DRIP_SECONDS: Final = 0.1
 INSUFFICIENT: Final = "invalid_exact_evm_insufficient_balance"
+SIGNATURE: Final = "invalid_exact_evm_payload_signature"
 NONCE_USED: Final = "invalid_exact_evm_nonce_already_used"
 OTHER_PAYER: Final = "0x" + "99" * 20
 SOME_TRANSACTION: Final = "0x" + "77" * 32
@@ -39,6 +40,7 @@ class Fault(Enum):
     # Nothing moves, and the answer says so for certain.
     REFUSED = "answers 200 with a reason of the allowlist"
     REFUSED_400 = "answers 400 with a reason of the allowlist"
+    REFUSED_BARE = "answers 400 with a reason of the allowlist, and without the member transaction, as CDP does"
 
     # Nothing moves, since the call cannot be made.
     GONE = "accepts no connection once it has verified"
@@ -48,6 +50,8 @@ class Fault(Enum):
     HANG_BEFORE = "says nothing and does nothing"
     RESET_BEFORE = "breaks the connection without settling"
     BARE_INSUFFICIENT_FUNDS = "refuses for a reason that older facilitators also give after a settlement"
+    POOR_AT_SETTLE = "finds less than the price once it has verified, as one without gas also says"
+    UNPAID_BILL = "answers 402 with an errorType, since its own bill is not paid"
     SIMULATION_FAILED = "refuses for a reason that a repeated call gets after the first one settled"
 
     # The money moves, and the answer hides it.
@@ -108,11 +112,14 @@ class Fault(Enum):
         return self not in _MOVES_NOTHING and not self.at_verify
 
 
-_DEFINITE: Final = frozenset({Fault.NONE, Fault.LATE, Fault.REFUSED, Fault.REFUSED_400, Fault.GONE})
+_DEFINITE: Final = frozenset({Fault.NONE, Fault.LATE, Fault.REFUSED, Fault.REFUSED_400, Fault.REFUSED_BARE, Fault.GONE})
 _MOVES_NOTHING: Final = frozenset(
     {
         Fault.REFUSED,
         Fault.REFUSED_400,
+        Fault.REFUSED_BARE,
+        Fault.POOR_AT_SETTLE,
+        Fault.UNPAID_BILL,
         Fault.GONE,
         Fault.ERROR_BEFORE,
         Fault.HANG_BEFORE,
@@ -138,16 +145,17 @@ def forward_to(facilitator: str) -> Call:
     return call
 
 
-def ledger_only(network: str) -> Call:
-    """Return a facilitator without a chain: it believes every signature and settles every nonce once."""
+def ledger_only(*networks: str) -> Call:
+    """Return a facilitator without chains: it believes every signature and settles every nonce once."""
     settled: set[str] = set()
 
     def call(path: str, body: bytes) -> tuple[int, bytes]:
         if path == "/supported":
-            kinds = [{"x402Version": 2, "scheme": "exact", "network": network}]
+            kinds = [{"x402Version": 2, "scheme": "exact", "network": network} for network in networks]
             return 200, _json({"kinds": kinds, "extensions": [], "signers": {}})
         authorization = authorization_of(body)
         payer, nonce = authorization["from"], authorization["nonce"]
+        network = json.loads(body)["paymentRequirements"]["network"]
         if path == "/verify":
             if nonce in settled:
                 return 200, _json({"isValid": False, "invalidReason": NONCE_USED, "payer": payer})
@@ -310,9 +318,15 @@ class FaultyFacilitator:
         failure = {"success": False, "transaction": "", "network": network, "payer": authorization["from"]}
         match fault:
             case Fault.REFUSED:
-                handler.send(200, _json(failure | {"errorReason": INSUFFICIENT}))
+                handler.send(200, _json(failure | {"errorReason": SIGNATURE}))
             case Fault.REFUSED_400:
-                handler.send(400, _json(failure | {"errorReason": INSUFFICIENT}))
+                handler.send(400, _json(failure | {"errorReason": SIGNATURE}))
+            case Fault.REFUSED_BARE:
+                handler.send(400, _json({"success": False, "errorReason": SIGNATURE, "payer": authorization["from"]}))
+            case Fault.POOR_AT_SETTLE:
+                handler.send(200, _json(failure | {"errorReason": INSUFFICIENT}))
+            case Fault.UNPAID_BILL:
+                handler.send(402, _json({"errorType": "payment_method_required", "errorMessage": "Add a card."}))
             case Fault.BARE_INSUFFICIENT_FUNDS:
                 handler.send(200, _json(failure | {"errorReason": "insufficient_funds"}))
             case Fault.SIMULATION_FAILED:
@@ -324,9 +338,9 @@ class FaultyFacilitator:
                 pending = {"errorReason": "settlement_pending", "transaction": said["transaction"]}
                 handler.send(200, _json(failure | pending))
             case Fault.FAILURE_WITH_TRANSACTION:
-                handler.send(200, _json(failure | {"errorReason": INSUFFICIENT, "transaction": said["transaction"]}))
+                handler.send(200, _json(failure | {"errorReason": SIGNATURE, "transaction": said["transaction"]}))
             case Fault.ERROR_BEFORE | Fault.ERROR_AFTER:
-                handler.send(500, _json(failure | {"errorReason": INSUFFICIENT}))
+                handler.send(500, _json(failure | {"errorReason": SIGNATURE}))
             case Fault.GATEWAY_AFTER:
                 handler.send(502, b"<html>Bad gateway</html>")
             case Fault.BAD_REQUEST_AFTER:

@@ -13,20 +13,21 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.facilitator import Fault
+from tests.faults.real_matrix import REAL, SDKS
 from tests.faults.tempo_proxy import Fault as TempoFault
+from tests.faults.told import (
+    CONFLICT,
+    IN_PROGRESS,
+    MALFORMED,
+    REJECTED,
+    REQUIRED,
+    SOLD,
+    UNAVAILABLE,
+    UNKNOWN,
+    Told,
+)
 
 PAGE: Final = Path(__file__).parent.parent.parent / "docs" / "faults.md"
-
-Told = tuple[int, str | None]
-
-SOLD: Final[Told] = (200, None)
-REQUIRED: Final[Told] = (402, "PAYMENT_REQUIRED")
-REJECTED: Final[Told] = (402, "PAYMENT_REJECTED")
-CONFLICT: Final[Told] = (409, "IDEMPOTENCY_CONFLICT")
-IN_PROGRESS: Final[Told] = (409, "PAYMENT_IN_PROGRESS")
-UNKNOWN: Final[Told] = (409, "PAYMENT_UNCERTAIN")
-MALFORMED: Final[Told] = (400, "PAYMENT_MALFORMED")
-UNAVAILABLE: Final[Told] = (503, "PAYMENT_UNAVAILABLE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ COLUMNS: Final = ("identical", "fresh", "none", "malformed")
 def _x402(fault: Fault) -> Row:
     if fault in {Fault.NONE, Fault.LATE}:
         return Row(SOLD, "settled", SOLD, CONFLICT, CONFLICT, MALFORMED, 1, 1)
-    if fault in {Fault.REFUSED, Fault.REFUSED_400}:
+    if fault in {Fault.REFUSED, Fault.REFUSED_400, Fault.REFUSED_BARE}:
         return Row(REJECTED, "failed", REJECTED, SOLD, REQUIRED, MALFORMED, 1, 0)
     if fault is Fault.VERIFY_REFUSED:
         return Row(REJECTED, None, SOLD, SOLD, REQUIRED, MALFORMED, 0, 0)
@@ -140,8 +141,20 @@ PAYMENT_UNCERTAIN` stays until an operator has looked at the chain (`ranking-eva
 by itself, since automatic clients sign again at a 402.
 
 This page is written by `python -m tests.faults.matrix` from the cells that `tests/faults/test_matrix.py` (x402, against
-a facilitator that does each of these things) and `tests/faults/test_matrix_mpp.py` (MPP, a real Tempo chain behind a
-proxy that does them) try one by one; a test fails when it is stale.
+a facilitator that does each of these things), `tests/judges/test_facilitators.py` (x402, real facilitators) and
+`tests/faults/test_matrix_mpp.py` (MPP, a real Tempo chain behind a proxy that does them) try one by one; a test fails
+when it is stale.
+"""
+
+REAL_HEAD: Final = f"""
+## x402: real facilitators on a real chain, when ...
+
+The same service against two facilitators that nobody here wrote, on a local chain: one out of the
+{SDKS["python"]}, and one out of the
+{SDKS["typescript"]}. The answers are the same with both; their reasons are
+not. The further requests are sent under the same key, one after the other: first without a credential, then the
+identical one, then one with another good credential. *Payments* counts the ones that reached us before those.
+
 """
 
 TAIL: Final = """\
@@ -166,6 +179,7 @@ def page(sabotages: tuple[str, ...]) -> str:
     """Return the text of docs/faults.md."""
     text = HEAD + "\n## x402: the facilitator ...\n\n" + _table({f.value: row for f, row in X402.items()})
     text += "\nWhile the first request still waits:\n\n" + _table({f.value: row for f, row in IN_FLIGHT.items()})
+    text += REAL_HEAD + _real_table()
     for payer in MPP_PAYERS:
         text += f"\n## MPP, paid by {payer}: the node ...\n\n" + _table(dict(MPP.values()))
     return text + "\n" + TAIL + "".join(f"- {name}\n" for name in sabotages)
@@ -177,6 +191,17 @@ def _table(rows: dict[str, Row]) -> str:
     for name, row in rows.items():
         answers = [_words(told) for told in (row.first, *row.columns.values())]
         cells = [name, answers[0], row.state or "none", *answers[1:], str(row.calls), str(row.moves)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _real_table() -> str:
+    heads = ("fault", "Python", "TypeScript", "answer", "state", "none", "identical", "fresh", "payments")
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for fault, row in REAL.items():
+        reasons = [f"`{row.codes[sdk]}`" if row.codes[sdk] else "-" for sdk in SDKS]
+        further = [_words(told) for told in (row.none, row.identical, row.fresh)]
+        cells = [fault.value, *reasons, _words(row.first), row.state or "none", *further, str(row.moves)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -42,6 +42,7 @@ from ranking_evaluate.attempts.events import (
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Order
 from ranking_evaluate.payments.protocol import (
@@ -173,6 +174,7 @@ class Machine:
         self.walk = Purchases(
             self.store,
             Rates("memory://", None, None),
+            Evaluations(1, None),
             (self.protocol.wire,),
             verify_timeout=10.0,
             settle_timeout=10.0,

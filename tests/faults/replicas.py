@@ -10,6 +10,7 @@ from typing import Final
 
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.contract.errors import ServiceError
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
 from ranking_evaluate.payments.protocol import Offer, Settled, Settlement, Uncertain
@@ -35,7 +36,9 @@ class Replica:
         self.protocol = ScriptedProtocol(self.ledger)
         self.protocol.settler = lambda signed, offer: asyncio.ensure_future(self.settle(signed, offer))
         rates = Rates("memory://", None, None)
-        self.purchases = Purchases(self.store, rates, (self.protocol.wire,), verify_timeout=5.0, settle_timeout=5.0)
+        self.purchases = Purchases(
+            self.store, rates, Evaluations(1, None), (self.protocol.wire,), verify_timeout=5.0, settle_timeout=5.0
+        )
 
     async def settle(self, signed: Signed, offer: Offer) -> Settlement:
         await asyncio.sleep(SETTLE_SECONDS)

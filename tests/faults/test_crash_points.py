@@ -22,8 +22,8 @@ from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.faults.crashing_service import ALL_POINTS
 from tests.faults.lives import Nursery, Replicas
-from tests.faults.matrix import IN_PROGRESS, REJECTED, SOLD, UNKNOWN
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
+from tests.faults.told import IN_PROGRESS, REJECTED, SOLD, UNKNOWN
 from tests.judges.tempo_wallets import Wallets
 from tests.payments.mpp_shopper import PRICE, Shopper, told
 

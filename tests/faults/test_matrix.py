@@ -22,23 +22,13 @@ import pytest
 from eth_account import Account
 
 from ranking_evaluate import order
+from ranking_evaluate.payments import refusing
 from tests.faults.facilitator import Fault, FaultyFacilitator, ledger_only
-from tests.faults.matrix import (
-    COLUMNS,
-    IN_FLIGHT,
-    IN_PROGRESS,
-    MPP,
-    PAGE,
-    REJECTED,
-    SOLD,
-    UNAVAILABLE,
-    X402,
-    Row,
-    Told,
-    page,
-)
+from tests.faults.matrix import COLUMNS, IN_FLIGHT, MPP, PAGE, X402, Row, page
+from tests.faults.real_matrix import REAL
 from tests.faults.sabotage import SABOTAGES
 from tests.faults.served import Served, served
+from tests.faults.told import IN_PROGRESS, REJECTED, SOLD, UNAVAILABLE, UNKNOWN, Told
 from tests.hostile.service import BODY, CHAIN_ID, CURRENCY, MPP_KEY, NETWORK, PAYEE, node
 from tests.judges.x402_buyer import Buyer, Payload, decoded, new_key, signed
 
@@ -100,7 +90,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
             "VERIFY_TIMEOUT": str(DEADLINE),
             "SETTLE_TIMEOUT": str(DEADLINE),
         }
-        with served(tmp_path_factory.mktemp("matrix") / "attempts.db", environment) as service:
+        with (
+            # Each fault is tried by several purchases at once: three refused bills would close the shop to the rest.
+            pytest.MonkeyPatch.context() as patch,
+            served(tmp_path_factory.mktemp("matrix") / "attempts.db", environment) as service,
+        ):
+            patch.setattr(refusing, "PAUSE", 0.0)
             yield Shop(service, facilitator, Buyer(service.client, Account.create().key.hex(), BODY))
 
 
@@ -212,6 +207,32 @@ def test_a_store_that_takes_no_purchase_is_503_and_nobody_is_asked_to_settle(
     assert answer == SOLD
 
 
+def test_a_facilitator_whose_bill_is_unpaid_leaves_three_buyers_uncertain_and_no_more(
+    shop: Shop, facilitator: FaultyFacilitator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sold_key, keys, later = new_key(), [new_key() for _ in range(3)], new_key()
+    sold, late = shop.buyer.sign(sold_key), shop.buyer.sign(later)
+    assert shop.post(sold_key, sold) == SOLD
+    monkeypatch.setattr(refusing, "PAUSE", 3.0)
+    payloads = [shop.buyer.sign(key) for key in keys]
+    facilitator.reset(Fault.UNPAID_BILL)
+    for key, payload in zip(keys, payloads, strict=True):
+        assert shop.post(key, payload) == UNKNOWN
+    assert shop.post(later, late) == UNAVAILABLE
+    x402 = shop.service.client.get("/readyz").json()["rails"]["x402"]
+    assert (x402["ready"], x402["reason"]) == (False, "the facilitator refuses every call for reasons of its own")
+    # What needs no facilitator goes on.
+    assert shop.post(sold_key, sold) == SOLD
+    assert shop.post(keys[0], payloads[0]) == UNKNOWN
+    assert facilitator.attempts.total() == len(keys)
+    facilitator.set(Fault.NONE)
+    until = time.monotonic() + 10
+    while (answer := shop.post(later, late)) == UNAVAILABLE and time.monotonic() < until:
+        time.sleep(0.1)
+    assert answer == SOLD
+    assert shop.service.client.get("/readyz").json()["rails"]["x402"]["ready"] is True
+
+
 def is_safe(row: Row) -> bool:
     """Whether a row keeps the promise: what paid or may have paid is never asked to pay, nor paid for, again."""
     if row.state in {"settled", "uncertain"}:
@@ -221,6 +242,9 @@ def is_safe(row: Row) -> bool:
 
 def test_no_row_of_the_matrix_asks_anybody_to_pay_again() -> None:
     assert all(is_safe(row) for row in (*X402.values(), *(row for _, row in MPP.values())))
+    for real in REAL.values():
+        assert real.moves == 0 or 402 not in {real.first[0], real.none[0], real.identical[0], real.fresh[0]}
+        assert real.state not in {"settled", "uncertain"} or real.fresh != SOLD
 
 
 # The sequences of the hostile cases, and the tests that play them.

@@ -16,9 +16,10 @@ import pytest
 from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS
 from ranking_evaluate.sandbox.wallets import new_wallet
-from tests.faults.matrix import COLUMNS, IN_PROGRESS, MPP, MPP_PAYERS, SOLD
+from tests.faults.matrix import COLUMNS, MPP, MPP_PAYERS
 from tests.faults.served import Served, served
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
+from tests.faults.told import IN_PROGRESS, SOLD
 from tests.payments.mpp_shopper import BODY, PATH, PRICE, Shopper, told
 from tests.payments.tempo_wallet import Key, TempoWallet
 

@@ -56,6 +56,7 @@ async def test_without_its_database_the_service_says_503_and_it_recovers_by_itse
             wires=(replica.protocol.wire,),
             protocols=(replica.protocol,),
             purchases=replica.purchases,
+            evaluations=replica.purchases._evaluations,
             rates=Rates("memory://", None, None),
             public_origin="https://rank.example",
             max_in_flight=256,

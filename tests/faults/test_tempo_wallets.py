@@ -23,9 +23,9 @@ from mpp import Challenge
 
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD
 from ranking_evaluate.sandbox.wallets import new_wallet
-from tests.faults.matrix import REJECTED, SOLD, UNKNOWN
 from tests.faults.served import Served, served
 from tests.faults.tempo_proxy import Fault, Tempo, running_tempo
+from tests.faults.told import REJECTED, SOLD, UNKNOWN
 from tests.payments import mpp_buyer as buyer
 from tests.payments import tempo_wallet as tempo
 from tests.payments.mpp_shopper import PRICE, Shopper, slug, told

@@ -159,9 +159,14 @@ class Service:
 
     def memory(self) -> int:
         """Return the resident bytes of the process."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
-        return int(line.split()[1]) * 1024
+        return resident(self.pid)
+
+
+def resident(pid: int) -> int:
+    """Return the resident bytes of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    (line,) = [line for line in status.splitlines() if line.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
 
 
 def read_answer(source: socket.socket | IO[bytes]) -> Answer:
@@ -245,11 +250,15 @@ class Neighbourhood:
             service.end(kill=True)
 
 
+OTHER_NETWORKS: Final = ("eip155:11155111", "eip155:80002", "eip155:43113", "eip155:31337")
+"""Networks that the facilitator serves beside NETWORK, for a service that is set up to take them."""
+
+
 @contextlib.contextmanager
 def neighbourhood() -> Iterator[Neighbourhood]:
     processes = Processes()
     try:
-        with FaultyFacilitator(ledger_only(NETWORK)) as facilitator, node() as url:
+        with FaultyFacilitator(ledger_only(NETWORK, *OTHER_NETWORKS)) as facilitator, node() as url:
             yield Neighbourhood(processes, facilitator, url)
     finally:
         processes.stop()

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.protocol import Offer, Settled, Settlement
@@ -65,6 +66,7 @@ class Options:
 
     request_rate: str | None = None
     payment_rate: str | None = None
+    evaluation_rate: str | None = None
     max_in_flight: int = 256
     cors_origins: tuple[str, ...] = ("*",)
     protocol: ScriptedProtocol = field(default_factory=ScriptedProtocol)
@@ -79,13 +81,17 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
     rates = Rates("memory://", options.request_rate, options.payment_rate)
     protocol = options.protocol
     protocol.settler = settled
-    purchases = Purchases(store, rates, (protocol.wire,), verify_timeout=1.0, settle_timeout=1.0, clock=clock)
+    evaluations = Evaluations(1, options.evaluation_rate)
+    purchases = Purchases(
+        store, rates, evaluations, (protocol.wire,), verify_timeout=1.0, settle_timeout=1.0, clock=clock
+    )
     app = build_app(
         Parts(
             store=store,
             wires=(protocol.wire,),
             protocols=(protocol,) if options.is_configured else (),
             purchases=purchases,
+            evaluations=evaluations,
             rates=rates,
             public_origin="https://rank.example",
             max_in_flight=options.max_in_flight,

@@ -18,7 +18,14 @@ from tests.http.conftest import Options, Service, Start
 
 pytestmark = pytest.mark.anyio
 
-RAIL = {"configured": True, "ready": True, "reason": None, "network": "scripted:1", "testnet": True}
+RAIL = {
+    "configured": True,
+    "ready": True,
+    "reason": None,
+    "network": "scripted:1",
+    "networks": ["scripted:1"],
+    "testnet": True,
+}
 
 
 async def test_a_service_that_can_sell_is_ready(service: Service) -> None:
@@ -126,6 +133,7 @@ async def test_a_service_without_a_protocol_is_alive_and_not_ready(start: Start)
         "ready": False,
         "reason": "not configured",
         "network": None,
+        "networks": None,
         "testnet": None,
     }
     alive = await service.client.get("/healthz")

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.purchase import Purchases
@@ -49,7 +50,8 @@ async def run(database: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> li
     calls: list[str] = []
     store, rates = SqliteStore(database), Rates("memory://", None, None)
     protocols = tuple(Told(name, fails, calls) for name in "ab")
-    purchases = Purchases(store, rates, (ScriptedProtocol.wire,), verify_timeout=1, settle_timeout=1)
+    evaluations = Evaluations(1, None)
+    purchases = Purchases(store, rates, evaluations, (ScriptedProtocol.wire,), verify_timeout=1, settle_timeout=1)
 
     def noted(what: str, whole: Any) -> Any:
         async def call() -> None:
@@ -71,6 +73,7 @@ async def run(database: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> li
             wires=(ScriptedProtocol.wire,),
             protocols=protocols,
             purchases=purchases,
+            evaluations=evaluations,
             rates=rates,
             public_origin="https://rank.example",
             max_in_flight=1,

@@ -5,18 +5,28 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from ranking_evaluate import OperationError, evaluate
-from ranking_evaluate.interchange.convert import Conversion, convert, rank
+from ranking_evaluate.interchange import convert as converting
+from ranking_evaluate.interchange.convert import Conversion
 from ranking_evaluate.interchange.merge import merge
-from ranking_evaluate.interchange.rows import Qrels, Run
+from ranking_evaluate.measure.best import Best
+from ranking_evaluate.measure.faults import Faults
+from ranking_evaluate.measure.figures import Scorer
+from ranking_evaluate.measure.parts import Part, whole_topics
+from ranking_evaluate.measure.qrels import given_qrels, given_rows
+from ranking_evaluate.measure.rules import Rules
+from ranking_evaluate.measure.runs import rankings
+
+Qrels: TypeAlias = Mapping[str, Mapping[str, float]]
+Run: TypeAlias = Mapping[str, Mapping[str, float]]
 
 K = 10
 # Our names, and pytrec_eval's.
@@ -29,6 +39,21 @@ PEER = {
 }
 
 
+def convert(qrels: Qrels, run: Run, k: int, **conventions: Any) -> Conversion:
+    rules = Rules(cutoffs=(k,), **conventions)
+    judgments = given_qrels(qrels, rules)
+    scorer, faults = Scorer(judgments, rules), Faults("run")
+    part = Part(faults, scorer.width)
+    documents = dict(whole_topics(rankings(given_rows(run), faults), scorer, part))
+    without = [topic for topic in part.topics if topic not in scorer.position]
+    return converting.convert(judgments, Best(documents, without), rules)
+
+
+def rank(scores: Mapping[str, float], k: int) -> list[str]:
+    """Return the best documents by score, then by id, both descending."""
+    return sorted(scores, key=lambda document: (scores[document], document), reverse=True)[:k]
+
+
 def queries_of(conversion: Conversion) -> list[dict[str, Any]]:
     return [query for line in conversion.inputs for query in orjson.loads(line)["queries"]]
 
@@ -38,15 +63,12 @@ def scored(conversion: Conversion) -> list[bytes]:
 
 
 def peer(qrels: Mapping[str, Mapping[str, int]], run: Run) -> dict[str, dict[str, float]]:
-    """Return pytrec_eval's figures; its reciprocal rank has no cutoff, so that one is of its own best K documents."""
-    measures = set(PEER.values())
-    evaluator = pytrec_eval.RelevanceEvaluator(qrels, measures)
-    full = evaluator.evaluate(run)
+    """Return pytrec_eval's figures of the best K documents: its reciprocal rank has no cutoff, its scores 24 bits."""
     best = {
         topic: {document: -float(at) for at, document in enumerate(rank(scores, K))} for topic, scores in run.items()
     }
-    cut = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(best)
-    return {topic: {**figures, "recip_rank": cut[topic]["recip_rank"]} for topic, figures in full.items()}
+    figures: dict[str, dict[str, float]] = pytrec_eval.RelevanceEvaluator(qrels, set(PEER.values())).evaluate(best)
+    return figures
 
 
 def collection(seed: int, topics: int) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, float]]]:
@@ -91,7 +113,7 @@ def test_converted_scored_and_merged_figures_are_those_of_pytrec_eval_to_the_las
 
     assert compared == len(conversion.written) == len(qrels) - len(conversion.omitted)
     assert len(conversion.inputs) >= 3
-    merged = orjson.loads(merge(answers))
+    merged = orjson.loads(merge(answers).document)
     assert merged["queryCount"] == compared
     for ours, total in sums.items():
         assert merged["macro"][ours] == total / merged["definedQueryCounts"][ours]
@@ -100,17 +122,34 @@ def test_converted_scored_and_merged_figures_are_those_of_pytrec_eval_to_the_las
     assert conversion.negative_grades == sum(grade < 0 for grades in qrels.values() for grade in grades.values())
 
 
-def test_equal_scores_rank_by_id_from_the_last_to_the_first() -> None:
-    assert rank({"b": 1.0, "a": 2.0, "c": 1.0, "B": 1.0, "ü": 1.0}, 4) == ["a", "ü", "c", "b"]
+def test_scores_that_differ_beyond_single_precision_are_no_ties() -> None:
+    (query,) = queries_of(convert({"1": {"a": 1}}, {"1": {"a": 1.00000002, "b": 1.00000001}}, K))
+
+    assert query["retrieved"] == ["a", "b"]
 
 
-def test_scores_that_differ_beyond_single_precision_are_ties_and_are_named() -> None:
-    qrels, run = {"1": {"a": 1}, "2": {"a": 1}}, {"1": {"a": 1.00000002, "b": 1.00000001}, "2": {"a": 2.0, "b": 1.0}}
-    conversion = convert(qrels, run, K)
+def test_a_threshold_and_a_gain_stand_in_every_input_and_decide_what_is_sent() -> None:
+    grades = {"low": 1, "high": 3, "middle": 2}
+    (line,) = convert({"1": grades}, {"1": {"x": 1.0}}, 2, relevant_at_least=2.0, gain="exponential").inputs
+    written = orjson.loads(line)
 
-    assert [query["retrieved"] for query in queries_of(conversion)] == [["b", "a"], ["a", "b"]]
-    assert peer(qrels, run)["1"]["recip_rank"] == 0.5
-    assert conversion.rounded_ties == ("1",)
+    assert {name: written[name] for name in written if name != "queries"} == {
+        "k": 2,
+        "unjudged": "nonrelevant",
+        "relevantAtLeast": 2,
+        "gain": "exponential",
+    }
+    assert [judgment["id"] for judgment in written["queries"][0]["judgments"]] == ["high", "middle"]
+
+
+def test_only_what_is_sent_is_bound_by_the_limits_of_the_service() -> None:
+    run = {"1": {"a": 2.0, 81 * "d": 1.0}}
+    conversion = convert({"1": {"a": 1, 81 * "e": 0}, "2": {"a": 16}, 81 * "t": {"a": 1}}, run, 1)
+
+    assert conversion.written == ("1",)
+    assert set(conversion.omitted) == {"2", 81 * "t"}
+    assert conversion.trailer is not None
+    assert orjson.loads(conversion.trailer)["omitted"][0] == {"id": "2", "reason": conversion.omitted["2"]}
 
 
 def test_kept_are_the_relevant_and_the_ranked_judgments_in_the_order_of_the_file() -> None:
@@ -158,7 +197,8 @@ def test_a_topic_without_relevant_judgments_is_named_where_trec_eval_counts_zero
 
     assert conversion.without_relevant == ("1",)
     assert peer(qrels, run)["1"]["recall_10"] == 0
-    assert orjson.loads(merge(scored(conversion)))["macro"]["recallAtK"] is None
+    assert conversion.without_gain == ("1",)
+    assert orjson.loads(merge(scored(conversion)).document)["macro"]["recallAtK"] is None
 
 
 def test_a_topic_that_cannot_fit_is_omitted_with_its_reason() -> None:
@@ -219,6 +259,7 @@ def collections(draw: st.DrawFn) -> tuple[Qrels, Run]:
 @given(collections(), st.sampled_from([1, 10, 100]))
 def test_no_topic_is_lost_and_every_input_is_accepted_and_full(files: tuple[Qrels, Run], k: int) -> None:
     qrels, run = files
+    assume(qrels)
     conversion = convert(qrels, run, k)
 
     assert [query["id"] for query in queries_of(conversion)] == list(conversion.written)

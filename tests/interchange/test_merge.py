@@ -43,17 +43,17 @@ def test_parts_merge_to_the_very_means_of_the_whole(
     cut = data.draw(st.integers(1, len(queries)))
     parts = [part for part in (queries[:cut], queries[cut:]) if part]
 
-    merged = merge([response(*part) for part in parts])
+    merged = merge([response(*part) for part in parts]).document
 
     whole = response(*queries)
-    means = merged[merged.index(b'"macro"') : -1]
+    means = merged[merged.index(b'"macro"') : merged.index(b',"omitted"')]
     assert means.count(b"{") == 2
     assert means in whole
     assert orjson.loads(merged)["queryCount"] == len(queries)
 
 
 def test_means_are_over_queries_and_not_over_lines() -> None:
-    merged = orjson.loads(merge([response(Q1, Q2), response(Q3)]))
+    merged = orjson.loads(merge([response(Q1, Q2), response(Q3)]).document)
 
     assert merged["queryCount"] == 3
     assert merged["definedQueryCounts"]["recallAtK"] == 2
@@ -62,6 +62,44 @@ def test_means_are_over_queries_and_not_over_lines() -> None:
 
 def test_blank_lines_hold_no_query_and_are_skipped() -> None:
     assert merge([response(Q1), b"\n", b"", response(Q3)]) == merge([response(Q1), response(Q3)])
+
+
+def test_the_means_state_their_release_cutoff_and_conventions() -> None:
+    merged, one = orjson.loads(merge([response(Q1), response(Q3)]).document), orjson.loads(response(Q1))
+
+    assert merged["release"] == one["version"]
+    assert {name: merged[name] for name in ("profile", "k", "conventions")} == {
+        name: one["result"][name] for name in ("profile", "k", "conventions")
+    }
+
+
+def test_what_was_omitted_stands_in_the_document_and_is_told() -> None:
+    missing = {"id": "big", "reason": "too many judgments"}
+    merged = merge([response(Q1), orjson.dumps({"omitted": [missing]})])
+
+    assert orjson.loads(merged.document)["omitted"] == [missing]
+    assert orjson.loads(merged.document)["queryCount"] == 1
+    assert "1 of 2 queries fit no input and are in no average: see omitted." in merged.remarks
+
+
+def test_queries_with_unjudged_documents_are_told() -> None:
+    judged = query("q4", ["a"], {"a": 1})
+
+    assert "1 of 2 queries have unjudged documents within k" in merge([response(Q1, judged)]).remarks[0]
+
+
+def test_lines_of_different_thresholds_are_refused_though_no_response_states_its_threshold() -> None:
+    low, high = query("q1", ["a"], {"a": 1}), query("q2", ["a", "b"], {"a": 1, "b": 3})
+
+    with pytest.raises(MergeError) as refusal:
+        merge([response(low), response(high, relevantAtLeast=2)])
+
+    assert str(refusal.value) == (
+        "line 2: grade 1 is relevant in line 1, and grade 1 is not in line 2: "
+        "the lines have different values of relevantAtLeast"
+    )
+    # A threshold of 2 fits both of these.
+    assert merge([response(query("q1", ["b"], {"b": 2}), relevantAtLeast=2), response(high, relevantAtLeast=2)])
 
 
 def edited(line: bytes, **members: Any) -> bytes:

@@ -13,7 +13,7 @@ from ranking_evaluate import evaluate
 from ranking_evaluate.core.canonical import sha256
 from ranking_evaluate.core.evidence import Reason
 from ranking_evaluate.interchange.report import model
-from ranking_evaluate.interchange.report.read import Named, ReportError, State, read
+from ranking_evaluate.interchange.report.read import Checked, Inputs, Named, ReportError, State, checked, parts
 from ranking_evaluate.interchange.report.render import Form, render
 from ranking_evaluate.operations import registry
 from tests.judges.example_reports import HOSTILE_IDS, examples
@@ -65,6 +65,11 @@ def _report(*names: str, form: Form = Form.HTML, with_inputs: bool = True) -> st
     responses = [Named(f"{name}.json", EXAMPLES[name].response) for name in names]
     inputs = [Named(f"{name}.input.json", EXAMPLES[name].body) for name in names] if with_inputs else []
     return render(responses, inputs, form)
+
+
+def read(responses: list[Named], inputs: list[Named]) -> list[Checked]:
+    known = Inputs(inputs)
+    return [checked(part, known) for file in responses for part in parts(file)]
 
 
 def _tampered(response: bytes, change: tuple[bytes, bytes]) -> bytes:
@@ -150,20 +155,20 @@ def test_every_verdict_has_its_words() -> None:
 def test_a_whole_response_is_verified_against_its_input_among_others() -> None:
     inputs = [Named(name, one.body) for name, one in EXAMPLES.items()]
     for name, example in EXAMPLES.items():
-        [checked] = read([Named(name, example.response)], inputs)
-        assert [seal.state for seal in checked.seals] == [State.HOLDS, State.HOLDS]
+        [found] = read([Named(name, example.response)], inputs)
+        assert [seal.state for seal in found.seals] == [State.HOLDS, State.HOLDS]
 
 
 def test_without_an_input_only_the_output_digest_is_verified() -> None:
-    [checked] = read([Named("r", DEMO.response)], [])
-    assert [seal.state for seal in checked.seals] == [State.UNCHECKED, State.HOLDS]
+    [found] = read([Named("r", DEMO.response)], [])
+    assert [seal.state for seal in found.seals] == [State.UNCHECKED, State.HOLDS]
 
 
 def test_a_changed_result_is_shown_as_one_whose_digest_does_not_hold() -> None:
     changed = _tampered(DEMO.response, (b'"queryCount":4', b'"queryCount":5'))
-    [checked] = read([Named("r", changed)], [Named("i", DEMO.body)])
-    assert [seal.state for seal in checked.seals] == [State.BROKEN, State.BROKEN]
-    assert checked.seals[0].reason == "computed again, /result/queryCount differs"
+    [found] = read([Named("r", changed)], [Named("i", DEMO.body)])
+    assert [seal.state for seal in found.seals] == [State.BROKEN, State.BROKEN]
+    assert found.seals[0].reason == "computed again, /result/queryCount differs"
     assert "✗ does not hold" in render([Named("r", changed)], [], Form.HTML)
 
 
@@ -172,13 +177,13 @@ def test_a_changed_result_with_its_own_digest_is_found_by_the_input() -> None:
     result = changed[changed.index(b'"result":') + 9 : changed.index(b',"provenance"')]
     stated = json.loads(changed)["provenance"]["outputSha256"].encode()
     forged = changed.replace(stated, sha256(result).encode())
-    [checked] = read([Named("r", forged)], [Named("i", DEMO.body)])
-    assert [seal.state for seal in checked.seals] == [State.BROKEN, State.HOLDS]
+    [found] = read([Named("r", forged)], [Named("i", DEMO.body)])
+    assert [seal.state for seal in found.seals] == [State.BROKEN, State.HOLDS]
 
 
 def test_another_input_is_said_to_be_another() -> None:
-    [checked] = read([Named("r", DEMO.response)], [Named("i", EXAMPLES["fifty-queries"].body), Named("j", b"{}")])
-    assert checked.seals[0].reason == "none of the inputs given has this digest"
+    [found] = read([Named("r", DEMO.response)], [Named("i", EXAMPLES["fifty-queries"].body), Named("j", b"{}")])
+    assert found.seals[0].reason == "none of the inputs given has this digest"
 
 
 def test_an_input_that_is_refused_now_is_no_evidence() -> None:
@@ -187,8 +192,8 @@ def test_an_input_that_is_refused_now_is_no_evidence() -> None:
     refused = json.dumps(body).encode()
     digest = registry.find("ranking-evaluate").input_sha256(body).encode()
     stated = json.loads(DEMO.response)["provenance"]["inputSha256"].encode()
-    [checked] = read([Named("r", DEMO.response.replace(stated, digest))], [Named("i", refused)])
-    assert checked.seals[0].reason == "the input is refused: DUPLICATE_ID"
+    [found] = read([Named("r", DEMO.response.replace(stated, digest))], [Named("i", refused)])
+    assert found.seals[0].reason == "the input is refused: DUPLICATE_ID"
 
 
 def test_bounds_that_a_cut_tie_hides_are_said_to_be_missing() -> None:
@@ -204,8 +209,8 @@ def test_bounds_that_a_cut_tie_hides_are_said_to_be_missing() -> None:
 
 def test_a_response_of_another_release_is_shown_but_not_computed_again() -> None:
     other = re.sub(rb'"version":"[^"]*"', b'"version":"0.0.1"', DEMO.response)
-    [checked] = read([Named("r", other)], [Named("i", DEMO.body)])
-    assert [seal.state for seal in checked.seals] == [State.UNCHECKED, State.HOLDS]
+    [found] = read([Named("r", other)], [Named("i", DEMO.body)])
+    assert [seal.state for seal in found.seals] == [State.UNCHECKED, State.HOLDS]
 
 
 def test_a_file_may_hold_a_response_in_each_line() -> None:
@@ -217,9 +222,9 @@ def test_a_file_may_hold_a_response_in_each_line() -> None:
 
 def test_a_response_over_several_lines_is_one_response() -> None:
     pretty = json.dumps(json.loads(DEMO.response), indent=2).encode()
-    [checked] = read([Named("r", pretty)], [])
+    [found] = read([Named("r", pretty)], [])
     # The digest is that of the compact result, which these bytes are not.
-    assert checked.seals[1].state is State.BROKEN
+    assert found.seals[1].state is State.BROKEN
 
 
 @pytest.mark.parametrize(

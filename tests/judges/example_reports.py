@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from typer.testing import CliRunner
+
 from ranking_evaluate import evaluate
+from ranking_evaluate.cli import app
 from ranking_evaluate.cli.demo import INPUT as DEMO
 from ranking_evaluate.interchange.report.read import Named
 from ranking_evaluate.interchange.report.render import Form, render
@@ -76,6 +80,16 @@ def examples() -> Mapping[str, Example]:
             },
         ),
     }
+
+
+def collection_page(folder: Path) -> Path:
+    """Return the report of two runs over the questions of docs/measure.md, as `measure` writes it into a folder."""
+    questions = Path(__file__).parents[2] / "docs/questions"
+    file = folder / "collection.html"
+    runs = [str(questions / name) for name in ("judgments.qrels", "headings.run", "text.run")]
+    done = CliRunner().invoke(app, ["measure", "--qrels", *runs, "--report", str(file)])
+    assert done.exit_code == 0, done.output
+    return file
 
 
 def page(name: str, example: Example) -> str:

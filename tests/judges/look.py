@@ -111,9 +111,12 @@ def main() -> int:
             file = folder / f"{name}.html"
             file.write_text(example_reports.page(name, example), encoding="utf-8")
             urls[name] = file.resolve().as_uri()
-        # Such a picture stands in the README, as docs/report.png.
+        urls["collection"] = example_reports.collection_page(folder).resolve().as_uri()
+        # Such pictures stand in the README and in docs/measure.md, as docs/report.png and docs/measure.png.
         tab.open(urls["demo"], width=README_SIZE[0], height=900, scheme="light")
         (folder / "readme.png").write_bytes(tab.screenshot(height=README_SIZE[1]))
+        tab.open(urls["collection"], width=README_SIZE[0], height=900, scheme="light")
+        (folder / "measure.png").write_bytes(tab.screenshot(height=README_SIZE[1]))
         for name, url in urls.items():
             for one in look(tab, url):
                 picture = folder / f"{name}-{one.name}.png"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.judges.browser import Browser
-from tests.judges.example_reports import Example, examples, page
+from tests.judges.example_reports import Example, collection_page, examples, page
 from tests.judges.look import SCHEMES, SCREENS, look
 
 EXAMPLES = examples()
@@ -24,6 +24,13 @@ def test_a_report_is_legible_and_accessible_on_every_screen(
         f"{screen}-{scheme}": [] for screen in SCREENS for scheme in SCHEMES
     }
     assert len({one.ground for one in looks}) == len(SCHEMES)
+
+
+def test_the_report_of_a_collection_is_legible_and_accessible_on_every_screen(tab: Browser, tmp_path: Path) -> None:
+    looks = look(tab, collection_page(tmp_path).as_uri())
+    assert {one.name: one.faults for one in looks} == {
+        f"{screen}-{scheme}": [] for screen in SCREENS for scheme in SCHEMES
+    }
 
 
 def test_ids_that_are_markup_stay_text(tab: Browser, tmp_path: Path) -> None:

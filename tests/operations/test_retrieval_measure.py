@@ -144,7 +144,8 @@ def test_every_reason_of_the_input_has_such_a_test() -> None:
         ({"returned": ["X"]}, {"precision": 0, "recall": 0, "ndcg": 0, "reciprocalRank": 0}),
         ({"returned": []}, {"precision": 0, "recall": 0, "ndcg": 0, "reciprocalRank": 0}),
         ({"returned": ["X", "C"]}, {"precision": 1 / 3, "recall": 1 / 3, "reciprocalRank": 1 / 2}),
-        ({"returned": ["X", "X", "X", "A"]}, {"precision": 0, "recall": 0, "ndcg": 0, "reciprocalRank": 0}),
+        # Reciprocal rank has no cutoff: below k = 3 it sees what the other metrics do not.
+        ({"returned": ["X", "X", "X", "A"]}, {"precision": 0, "recall": 0, "ndcg": 0, "reciprocalRank": 1 / 4}),
     ],
 )
 def test_a_measured_zero_is_a_value(changes: dict[str, Any], expected: dict[str, float]) -> None:
@@ -330,10 +331,14 @@ def test_on_complete_evidence_it_is_bit_identical_to_ranking_evaluate() -> None:
         strict = _result({"protocol": protocol, "observations": observations})
         body = json.dumps({"queries": queries, "k": k}).encode()
         graded = json.loads(evaluate("ranking-evaluate", body))["result"]
-        for row, query_row in zip(strict["observations"], graded["queries"], strict=True):
+        # Reciprocal rank alone has no cutoff, and no list here is longer than 100.
+        whole = json.loads(evaluate("ranking-evaluate", json.dumps({"queries": queries, "k": 100})))["result"]
+        for row, at_k, uncut in zip(strict["observations"], graded["queries"], whole["queries"], strict=True):
             for name, other in PAIRS.items():
+                expected = uncut if name == "reciprocalRank" else at_k
                 # JSON writes the shortest digits that round-trip, so equal numbers are the same doubles.
-                assert row["metrics"][name] == {"status": "available", "value": query_row[other]}
-            assert row["missedRelevantIds"] == query_row["missedRelevantIds"]
+                assert row["metrics"][name] == {"status": "available", "value": expected[other]}
+            assert row["missedRelevantIds"] == at_k["missedRelevantIds"]
         for name, other in PAIRS.items():
-            assert strict["aggregates"][AGGREGATES[name]]["value"] == graded["macro"][other]  # type: ignore[index]
+            macro = (whole if name == "reciprocalRank" else graded)["macro"]
+            assert strict["aggregates"][AGGREGATES[name]]["value"] == macro[other]  # type: ignore[index]

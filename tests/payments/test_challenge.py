@@ -13,7 +13,7 @@ from ranking_evaluate.contract.schema import input_schema
 from ranking_evaluate.operations.operation import Operation
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import offer_of
-from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.config import USDC, X402Config, X402Network
 from ranking_evaluate.payments.x402.challenge import MAX_KEPT
 from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.facilitator import FaultyFacilitator, ledger_only
@@ -23,16 +23,12 @@ NETWORK = "eip155:8453"
 
 @pytest.fixture(scope="module")
 def protocol() -> X402Protocol:
-    token = USDC[NETWORK]
 
     async def connected(facilitator_url: str) -> X402Protocol:
         made = X402Protocol(
             X402Config(
                 pay_to="0x" + "11" * 20,
-                network=NETWORK,
-                asset=token.asset,
-                asset_name=token.name,
-                asset_version=token.version,
+                networks=(X402Network(NETWORK, USDC[NETWORK]),),
                 facilitator_url=facilitator_url,
             )
         )
@@ -72,6 +68,31 @@ def test_the_members_of_the_input_are_announced_with_a_key_and_an_origin_of_usua
     members: Any = asyncio.run(protocol.challenge(offer_of(operation, url=url, key="k" * 36, body=b"{}"))).members
     announced = members["extensions"]["bazaar"]["schema"]["properties"]["input"]["properties"]["body"]
     assert set(announced["properties"]) == set(input_schema(operation)["properties"])
+
+
+def on_networks(count: int) -> X402Protocol:
+    networks = [X402Network(f"eip155:{number}", USDC[NETWORK]) for number in range(43_110, 43_110 + count)]
+    return X402Protocol(
+        X402Config(pay_to="0x" + "11" * 20, networks=tuple(networks), facilitator_url="http://127.0.0.1:1")
+    )
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+def test_with_two_networks_every_operation_shows_an_example(operation: Operation[Any]) -> None:
+    url = f"https://ranking-evaluate.agents.example.com/v1/x402/{operation.id}"
+    offer = offer_of(operation, url=url, key="k" * 36, body=b"{}")
+    members: Any = asyncio.run(on_networks(2).challenge(offer)).members
+    example = members["extensions"]["bazaar"]["info"]["input"]["body"]
+    assert example in (operation.example_input, operation.short_input)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+@pytest.mark.parametrize("reason", [None, "r" * 120], ids=["unpaid", "refused"])
+def test_four_networks_fit_at_any_origin_and_eight_at_none(operation: Operation[Any], reason: str | None) -> None:
+    for count, origin, fits in ((4, ORIGINS[-1], True), (8, ORIGINS[0], False)):
+        offer = offer_of(operation, url=f"{origin}/v1/x402/{operation.id}", key="k" * 128, body=b"{}")
+        challenge = asyncio.run(on_networks(count).challenge(offer, reason))
+        assert (len(challenge.headers["payment-required"]) <= 2_900) is fits, count
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)

@@ -11,9 +11,27 @@ from typing import Any
 import pytest
 from eth_account import Account
 from web3.types import RPCEndpoint
+from x402.schemas import PaymentPayload
 
+from ranking_evaluate.payments import config as payment_config
+from ranking_evaluate.payments.config import X402Config, X402Network
 from ranking_evaluate.payments.evm import AuthorizationLookup
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
+from ranking_evaluate.payments.protocol import (
+    Credential,
+    Evidence,
+    Landed,
+    NeverLanded,
+    Offer,
+    PaymentFacts,
+    Rejected,
+    Spent,
+    Unknown,
+    Unreachable,
+    Verification,
+)
+from ranking_evaluate.payments.reasons import in_words
+from ranking_evaluate.payments.x402.credential import Content
+from ranking_evaluate.payments.x402.protocol import X402Protocol
 from ranking_evaluate.sandbox import Wallet
 from ranking_evaluate.sandbox.anvil import Chain, start_anvil
 from ranking_evaluate.sandbox.processes import Processes
@@ -209,3 +227,82 @@ async def test_a_node_that_is_down_says_nothing(bank: Bank) -> None:
 async def test_a_node_that_answers_nonsense_says_nothing(bank: Bank, said: object) -> None:
     with FaultyFacilitator(lambda path, body: (200, json.dumps(said).encode())) as node:
         assert isinstance(await AuthorizationLookup(node.url).look(bank.facts(valid_for=-1000)), Unknown)
+
+
+# A verification that a payment could explain.
+
+REASONS = ["invalid_exact_evm_transaction_simulation_failed", "invalid_exact_evm_insufficient_balance"]
+
+
+async def verified(bank: Bank, facts: PaymentFacts, reason: str, rpc_url: str | None) -> Verification:
+    """Return what becomes of a credential that the facilitator finds invalid for this reason."""
+    supported = {"kinds": [{"x402Version": 2, "scheme": "exact", "network": bank.chain.network}]}
+    said = {"/supported": supported, "/verify": {"isValid": False, "invalidReason": reason}}
+    with FaultyFacilitator(lambda path, body: (200, json.dumps(said[path]).encode())) as facilitator:
+        token = payment_config.Token(bank.token.address, bank.token.name, bank.token.version)
+        config = X402Config(
+            pay_to=bank.payee,
+            networks=(X402Network(bank.chain.network, token, rpc_url),),
+            facilitator_url=facilitator.url,
+        )
+        protocol = X402Protocol(config)
+        await protocol.start()
+        payload = PaymentPayload.model_validate(
+            {
+                "payload": {"authorization": {"from": facts.payer, "nonce": facts.payment_id}, "signature": "0x"},
+                "accepted": protocol.announce(PRICE).accepts[0],
+            }
+        )
+        content = Content(payload, payload.payload["authorization"], "0x")
+        credential = Credential(digest="", proofs=(), facts=facts, content=content)
+        offer = Offer(
+            operation="ranking-evaluate",
+            description="Scores rankings.",
+            release="0.29.0",
+            url="https://rank.example/v1/x402/ranking-evaluate",
+            key="purchase-of-monday-0001",
+            amount=PRICE,
+            body=b"{}",
+        )
+        try:
+            return await protocol.verify(credential, offer)
+        finally:
+            await protocol.close()
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_a_simulation_that_fails_because_the_payment_was_made_is_uncertain(bank: Bank, reason: str) -> None:
+    """A 402 would make its client sign, and pay, again."""
+    paid, cancelled = bank.facts(), bank.facts()
+    bank.pay(paid)
+    bank.cancel(cancelled)
+    for facts in (paid, cancelled):
+        said = await verified(bank, facts, reason, bank.chain.rpc)
+        assert said == Spent("the chain shows that the authorization was used already", reason)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_a_simulation_that_fails_for_another_cause_is_refused(bank: Bank, reason: str) -> None:
+    assert await verified(bank, bank.facts(), reason, bank.chain.rpc) == Rejected(in_words(reason), reason)
+
+
+async def test_without_a_node_a_failed_simulation_is_refused(bank: Bank) -> None:
+    paid = bank.facts()
+    bank.pay(paid)
+    assert await verified(bank, paid, REASONS[0], None) == Rejected("the transfer would fail on the chain", REASONS[0])
+
+
+async def test_a_node_that_does_not_tell_refuses_nothing(bank: Bank) -> None:
+    facts = bank.facts()
+    for reason, rpc_url, of in (
+        (REASONS[0], "http://127.0.0.1:1", facts),
+        (REASONS[0], bank.chain.rpc, replace(facts, network="eip155:1")),
+        (REASONS[1], bank.chain.rpc, replace(facts, asset="0x" + "12" * 20)),
+    ):
+        assert isinstance(await verified(bank, of, reason, rpc_url), Unreachable)
+
+
+async def test_reasons_that_no_payment_explains_ask_nobody(bank: Bank) -> None:
+    reason = "invalid_exact_evm_payload_signature"
+    said = await verified(bank, bank.facts(), reason, "http://127.0.0.1:1")
+    assert said == Rejected("the signature is not the payer's", reason)

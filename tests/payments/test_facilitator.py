@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from ranking_evaluate.payments import facilitator as module
 from ranking_evaluate.payments.facilitator import (
     Answer,
     Facilitator,
     FacilitatorError,
     classify_settlement,
     classify_verification,
-    in_words,
 )
 from ranking_evaluate.payments.protocol import (
     NotSent,
@@ -28,6 +26,7 @@ from ranking_evaluate.payments.protocol import (
     Unreachable,
     Verified,
 )
+from ranking_evaluate.payments.reasons import REFUSED_BEFORE_BROADCAST, in_words
 from tests.faults.facilitator import HANG_SECONDS, Fault, FaultyFacilitator, ledger_only
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +37,6 @@ TX = "0x" + "AB" * 32
 
 # Written out, and not imported: this is the list of docs/lifecycle.md, section 5.
 ALLOWLIST = [
-    "invalid_exact_evm_insufficient_balance",
     "invalid_exact_evm_payload_signature",
     "invalid_exact_evm_payload_recipient_mismatch",
     "invalid_exact_evm_payload_authorization_value_mismatch",
@@ -52,8 +50,27 @@ ALLOWLIST = [
     "invalid_payment_requirements",
     "missing_eip712_domain",
     "asset_not_deployed_contract",
+    "invalid_exact_evm_signature",
+    "invalid_exact_evm_recipient_mismatch",
+    "invalid_exact_evm_network_mismatch",
+    "invalid_exact_evm_scheme",
+    "invalid_exact_evm_missing_eip712_domain",
+    "invalid_exact_evm_authorization_value",
+    "eip6492_factory_not_allowed",
+    "invalid_exact_evm_payload_undeployed_smart_wallet",
+    "invalid_scheme",
+    "invalid_network",
+    "invalid_x402_version",
+    "invalid_amount",
+    "invalid_bazaar_extension",
+    "invalid_exact_evm_payload_authorization_value",
+    "invalid_exact_evm_payload_authorization_value_too_low",
+    "invalid_exact_evm_payload_authorization_typed_data_message",
+    "self_send_not_allowed",
+    "amount_too_low",
 ]
 NOT_DEFINITE = [
+    "invalid_exact_evm_insufficient_balance",
     "invalid_exact_evm_payload_authorization_valid_before",
     "invalid_exact_evm_transaction_simulation_failed",
     "invalid_exact_evm_nonce_already_used",
@@ -64,7 +81,7 @@ NOT_DEFINITE = [
     "unexpected_settle_error",
     "Invalid_Payload",
     "invalid_payload ",
-    "invalid_exact_evm_insufficient_balance,invalid_payload",
+    "invalid_scheme,invalid_payload",
     "",
     None,
     7,
@@ -118,7 +135,7 @@ def test_every_other_reason_leaves_it_uncertain(reason: object, status: int) -> 
 
 
 def test_the_allowlist_is_the_published_one() -> None:
-    assert frozenset(ALLOWLIST) == module.REFUSED_BEFORE_BROADCAST
+    assert frozenset(ALLOWLIST) == REFUSED_BEFORE_BROADCAST
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 307, 308, 399, 500, 502, 503, 504])
@@ -162,8 +179,16 @@ def test_success_with_any_member_amiss_is_uncertain(changes: dict[str, Any]) -> 
     assert isinstance(settlement(**changes), Uncertain)
 
 
-@pytest.mark.parametrize("transaction", [TX, "pending", None, ..., 0])
-def test_a_failure_that_does_not_show_an_empty_transaction_is_uncertain(transaction: object) -> None:
+@pytest.mark.parametrize("status", [200, 400])
+@pytest.mark.parametrize("transaction", ["", None, ...])
+def test_no_transaction_is_absent_null_or_empty(transaction: object, status: int) -> None:
+    """The SDKs write an empty text, CDP leaves the member out."""
+    reason = "invalid_exact_evm_payload_signature"
+    assert failure(status, errorReason=reason, transaction=transaction) == Refused(in_words(reason), code=reason)
+
+
+@pytest.mark.parametrize("transaction", [TX, "pending", " ", 0, False, [], {}])
+def test_a_failure_that_names_any_transaction_is_uncertain(transaction: object) -> None:
     assert isinstance(failure(errorReason=ALLOWLIST[0], transaction=transaction), Uncertain)
 
 
@@ -242,7 +267,7 @@ def test_a_plain_code_without_words_of_ours_is_named() -> None:
 # Over a socket.
 
 DEADLINE = 0.6
-REFUSED = (Fault.REFUSED, Fault.REFUSED_400)
+REFUSED = (Fault.REFUSED, Fault.REFUSED_400, Fault.REFUSED_BARE)
 UNCERTAIN = [fault for fault in Fault if fault.hides_the_outcome]
 
 
@@ -299,7 +324,7 @@ async def test_an_answer_within_the_deadline_is_waited_for(client: Facilitator, 
 async def test_a_refusal_is_definite(client: Facilitator, faulty: FaultyFacilitator, fault: Fault) -> None:
     faulty.set(fault)
     assert await settle(client, call()) == Refused(
-        "the wallet holds less than the price", code="invalid_exact_evm_insufficient_balance"
+        "the signature is not the payer's", code="invalid_exact_evm_payload_signature"
     )
     assert (faulty.attempts.total(), faulty.moves.total()) == (1, 0)
 

@@ -149,7 +149,7 @@ async def test_the_challenge_binds_body_key_operation_and_release(tempo: Tempo) 
     config, offer = config_of(tempo.proxy.url), new_offer()
     async with protocol_of(config) as protocol:
         assert protocol.ready().ready
-        assert protocol.terms() == (f"eip155:{CHAIN_ID}", PATH_USD, config.recipient, True)
+        assert protocol.terms() == ((f"eip155:{CHAIN_ID}", PATH_USD, config.recipient, True),)
         made = await protocol.challenge(offer)
     issued = IssuedChallenge.from_www_authenticate(made.headers["www-authenticate"])
     scope = issued.request.pop("_mppx_scope")

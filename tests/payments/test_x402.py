@@ -7,13 +7,17 @@ import base64
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any, Final
 
+import orjson
 import pytest
+import structlog.testing
 from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from x402 import x402ClientSync
 from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http.utils import decode_payment_required_header, decode_payment_response_header
@@ -21,7 +25,7 @@ from x402.mechanisms.evm.exact import register_exact_evm_client
 from x402.schemas import PaymentRequired
 
 from ranking_evaluate.contract.errors import RequestMalformed
-from ranking_evaluate.payments.config import USDC, X402Config
+from ranking_evaluate.payments.config import USDC, Token, X402Config, X402Network
 from ranking_evaluate.payments.protocol import (
     Credential,
     NotSent,
@@ -55,14 +59,10 @@ OFFER: Final = Offer(
 Payload = dict[str, Any]
 
 
-def config(url: str) -> X402Config:
-    token = USDC[NETWORK]
+def config(url: str, *networks: X402Network) -> X402Config:
     return X402Config(
         pay_to=PAYEE,
-        network=NETWORK,
-        asset=token.asset,
-        asset_name=token.name,
-        asset_version=token.version,
+        networks=networks or (X402Network(NETWORK, USDC[NETWORK]),),
         facilitator_url=url,
         verify_timeout=2.0,
         settle_timeout=2.0,
@@ -409,26 +409,129 @@ async def test_a_pending_settlement_is_not_tried_again(protocol: X402Protocol, f
     assert facilitator.attempts.total() == 1
 
 
-async def test_the_facilitator_is_asked_about_our_own_requirements(protocol: X402Protocol) -> None:
-    asked: list[Payload] = []
+@dataclass
+class Recorder:
+    """A facilitator that settles every nonce once, and keeps the very bytes that it gets."""
+
+    got: list[tuple[str, bytes]] = field(default_factory=list)
+    answer: Any = field(default_factory=lambda: ledger_only(NETWORK))
+
+    def __call__(self, path: str, body: bytes) -> tuple[int, bytes]:
+        if body:
+            self.got.append((path, body))
+        said: tuple[int, bytes] = self.answer(path, body)
+        return said
+
+
+def member(name: str, value: object) -> bytes:
+    """Return a member as it stands in compact JSON."""
+    return f'"{name}":'.encode() + orjson.dumps(value)
+
+
+async def test_the_facilitator_gets_our_own_words_byte_for_byte_whatever_the_payer_wrote() -> None:
+    """https://github.com/x402-foundation/x402/issues/3005: catalogues take what a payload says, which nobody signs."""
+    recorder = Recorder()
+    with FaultyFacilitator(recorder) as facilitator:
+        protocol = X402Protocol(config(facilitator.url))
+        await protocol.start()
+        challenge = base64.b64decode((await protocol.challenge(OFFER)).headers["payment-required"])
+        asked = json.loads(challenge)
+        ours = [member("resource", asked["resource"]), member("extensions", asked["extensions"])]
+        assert all(part in challenge for part in ours)
+        honest = await signed(protocol)
+        bare: Payload = {name: value for name, value in honest.items() if name != "resource"}
+        only_the_key = {"payment-identifier": {"info": {"required": True, "id": KEY}, "schema": {}}}
+        evil = {"url": "https://evil.example/x", "description": "CHEAP", "mimeType": "text/html"}
+        bazaar = json.loads(json.dumps(asked["extensions"]["bazaar"]))
+        bazaar["info"]["input"]["body"] = {"insult": True}
+        identifier = asked["extensions"]["payment-identifier"] | {"more": "of the payer's"}
+        written: list[Payload] = [
+            honest,
+            bare | {"extensions": only_the_key},
+            honest | {"resource": evil, "extensions": only_the_key | {"bazaar": bazaar}, "more": 1},
+            honest | {"extensions": {"payment-identifier": identifier, "other": {"info": {}}}},
+        ]
+        for number, payload in enumerate(written):
+            credential = read(protocol, altered(payload, nonce=f"0x{number + 1:064x}"))
+            assert protocol.check_terms(credential, OFFER, NOW) is None
+            assert await protocol.verify(credential, OFFER) == Verified()
+            assert isinstance(await protocol.settle(credential, OFFER), Settled)
+        await protocol.close()
+    assert [path for path, _ in recorder.got] == ["/verify", "/settle"] * len(written)
+    for number, (_, body) in enumerate(recorder.got):
+        assert all(body.count(part) == 1 for part in ours)
+        call = json.loads(body)
+        assert set(call) == {"x402Version", "paymentPayload", "paymentRequirements"}
+        assert call["paymentRequirements"] == asked["accepts"][0]
+        payload = call["paymentPayload"]
+        assert set(payload) == {"x402Version", "payload", "accepted", "resource", "extensions"}
+        assert (call["x402Version"], payload["x402Version"]) == (2, 2)
+        assert payload["accepted"] == asked["accepts"][0]
+        assert set(payload["extensions"]) == {"payment-identifier", "bazaar"}
+        assert payload["extensions"]["payment-identifier"]["info"] == {"required": True, "id": KEY}
+        assert payload["payload"] == altered(honest, nonce=f"0x{number // 2 + 1:064x}")["payload"]
+        assert b"evil.example" not in body
+
+
+async def test_a_payment_for_a_refusal_s_challenge_carries_the_whole_declaration_too() -> None:
+    """A PAYMENT_REJECTED declares no bazaar, and the client echoes what it was given."""
+    recorder = Recorder()
+    with FaultyFacilitator(recorder) as facilitator:
+        protocol = X402Protocol(config(facilitator.url))
+        await protocol.start()
+        refused = (await protocol.challenge(OFFER, "it has expired")).members["extensions"]
+        assert isinstance(refused, dict)
+        assert set(refused) == {"payment-identifier"}
+        credential = read(protocol, await signed(protocol) | {"extensions": refused})
+        await protocol.verify(credential, OFFER)
+        [(_, body)] = recorder.got
+        assert member("extensions", (await protocol.challenge(OFFER)).members["extensions"]) in body
+        await protocol.close()
+
+
+async def test_the_digest_of_a_credential_is_over_what_the_client_sent(protocol: X402Protocol) -> None:
+    payload = await signed(protocol)
+    for other in (
+        payload | {"resource": {"url": "https://evil.example/x"}},
+        payload | {"extensions": {**payload["extensions"], "other": {}}},
+    ):
+        assert read(protocol, other).digest != read(protocol, payload).digest
+
+
+async def test_success_without_a_hash_is_told_at_the_first_sale(
+    protocol: X402Protocol, facilitator: FaultyFacilitator
+) -> None:
+    """Circle's gateway answers a UUID: the money moves, and no sale can be told from another."""
+    uuid = "b6ae6bd6-6ca1-4c5a-9d2f-0c8a1f3f1a11"
     answer = ledger_only(NETWORK)
 
-    def note(path: str, body: bytes) -> tuple[int, bytes]:
-        asked.append(json.loads(body or b"{}"))
-        return answer(path, body)
+    def gateway(path: str, body: bytes) -> tuple[int, bytes]:
+        status, said = answer(path, body)
+        return status, orjson.dumps(json.loads(said) | ({"transaction": uuid} if path == "/settle" else {}))
 
-    with FaultyFacilitator(note) as spy:
-        own = X402Protocol(config(spy.url))
+    with FaultyFacilitator(gateway) as circle:
+        own = X402Protocol(config(circle.url))
         await own.start()
-        payload = await signed(own)
-        await own.verify(read(own, payload), OFFER)
+        with capture_logs() as told:
+            outcome = await own.settle(read(own, await signed(own)), OFFER)
         await own.close()
-    (call,) = [call for call in asked if call]
-    assert call["x402Version"] == 2
-    assert (
-        call["paymentRequirements"] == json.loads(json.dumps((await protocol.challenge(OFFER)).members))["accepts"][0]
-    )
-    assert call["paymentPayload"] == payload
+    assert isinstance(outcome, Uncertain)
+    assert outcome.transaction == uuid
+    [alarm] = [line for line in told if "alarm" in line]
+    assert (alarm["alarm"], alarm["reported_transaction"]) == ("no_transaction_hash", uuid)
+    with capture_logs() as told:
+        await protocol.settle(read(protocol, await signed(protocol)), OFFER)
+    assert [line for line in told if "alarm" in line] == []
+
+
+async def test_a_bill_that_is_not_paid_makes_it_not_ready(
+    protocol: X402Protocol, facilitator: FaultyFacilitator
+) -> None:
+    facilitator.set(Fault.UNPAID_BILL)
+    for _ in range(3):
+        assert protocol.ready().ready
+        await protocol.settle(read(protocol, await signed(protocol)), OFFER)
+    assert protocol.ready() == (False, "the facilitator refuses every call for reasons of its own")
 
 
 # Readiness.
@@ -449,7 +552,7 @@ async def test_a_facilitator_that_is_down_at_the_start_is_asked_again(
     await protocol.start()
     ready, reason = protocol.ready()
     assert (ready, reason) == (False, "the facilitator could not be reached")
-    assert protocol.terms().network == NETWORK
+    assert [terms.network for terms in protocol.terms()] == [NETWORK]
     facilitator.set(Fault.NONE)
     await until(lambda: protocol.ready().ready)
     assert protocol.ready().reason is None
@@ -477,6 +580,140 @@ async def test_a_facilitator_that_does_not_serve_our_network_is_no_protocol(supp
     assert reason in why
 
 
+# Several networks.
+
+SECOND: Final = "eip155:31337"
+OTHER_TOKEN: Final = Token("0x" + "5f" * 20, "Sandbox Dollar", "1")
+BOTH: Final = (X402Network(NETWORK, USDC[NETWORK]), X402Network(SECOND, OTHER_TOKEN))
+
+
+@pytest.fixture
+async def on_both() -> AsyncIterator[tuple[X402Protocol, FaultyFacilitator]]:
+    with FaultyFacilitator(ledger_only(NETWORK, SECOND)) as running:
+        made = X402Protocol(config(running.url, *BOTH))
+        await made.start()
+        assert made.ready().ready
+        yield made, running
+        await made.close()
+
+
+async def test_the_challenge_offers_every_network_in_the_order_of_the_setting(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    members: Any = (await on_both[0].challenge(OFFER)).members
+    common = {"scheme": "exact", "amount": "10000", "payTo": PAYEE, "maxTimeoutSeconds": 120}
+    assert members["accepts"] == [
+        {**common, "network": NETWORK, "asset": USDC[NETWORK].asset, "extra": {"name": "USDC", "version": "2"}},
+        {
+            **common,
+            "network": SECOND,
+            "asset": OTHER_TOKEN.asset,
+            "extra": {"name": "Sandbox Dollar", "version": "1"},
+        },
+    ]
+    announced = on_both[0].announce(10_000)
+    assert list(announced.accepts) == members["accepts"]
+    assert [offer["network"] for offer in announced.offers] == [NETWORK, SECOND]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_credential_is_held_against_the_entry_that_it_accepted(
+    on_both: tuple[X402Protocol, FaultyFacilitator], number: int
+) -> None:
+    protocol, _ = on_both
+    payload = await signed(protocol)
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    mine, other = accepts[number], accepts[1 - number]
+    assert protocol.check_terms(read(protocol, payload | {"accepted": mine}), OFFER, NOW) is None
+    mixed: list[Payload] = [mine | {name: other[name]} for name in ("network", "asset", "extra")]
+    mixed += [mine | {"network": "eip155:1"}, mine | {"amount": "1"}, mine | {"payTo": OTHER_TOKEN.asset}]
+    for accepted in mixed:
+        objection = protocol.check_terms(read(protocol, payload | {"accepted": accepted}), OFFER, NOW)
+        assert objection is not None, accepted
+        assert "not what is asked" in objection
+
+
+async def test_the_facilitator_and_the_receipt_are_told_the_network_that_was_accepted(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    protocol, facilitator = on_both
+    calls: list[Payload] = []
+    answer = facilitator._call
+
+    def recorded(path: str, body: bytes) -> tuple[int, bytes]:
+        calls.append(json.loads(body))
+        return answer(path, body)
+
+    facilitator._call = recorded
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    for number, nonce in ((1, "11"), (0, "22")):
+        payload = altered(await signed(protocol), nonce="0x" + nonce * 32) | {"accepted": accepts[number]}
+        credential = read(protocol, payload)
+        assert await protocol.verify(credential, OFFER) == Verified()
+        outcome = await protocol.settle(credential, OFFER)
+        assert isinstance(outcome, Settled)
+        assert decode_payment_response_header(outcome.receipt).network == accepts[number]["network"]
+        assert [call["paymentRequirements"] for call in calls[-2:]] == [accepts[number]] * 2
+
+
+async def test_success_on_the_other_network_is_uncertain(on_both: tuple[X402Protocol, FaultyFacilitator]) -> None:
+    protocol, facilitator = on_both
+    facilitator._call = lambda path, body: (
+        200,
+        json.dumps({"success": True, "transaction": "0x" + "ab" * 32, "network": NETWORK}).encode(),
+    )
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    outcome = await protocol.settle(read(protocol, await signed(protocol) | {"accepted": accepts[1]}), OFFER)
+    assert isinstance(outcome, Uncertain)
+    assert "another network" in outcome.reason
+
+
+async def test_one_nonce_on_two_networks_is_two_proofs_and_on_two_tokens_as_well(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    protocol, _ = on_both
+    payload = await signed(protocol)
+    accepts: Any = (await protocol.challenge(OFFER)).members["accepts"]
+    entries = [accepts[0], accepts[1], accepts[1] | {"asset": accepts[0]["asset"]}]
+    proofs = {read(protocol, payload | {"accepted": accepted}).proofs for accepted in entries}
+    assert len(proofs) == 3
+    assert read(protocol, payload | {"accepted": accepts[0] | {"asset": accepts[0]["asset"].lower()}}).proofs in proofs
+
+
+async def test_a_facilitator_that_serves_some_networks_only_is_none_and_the_missing_ones_are_named() -> None:
+    with FaultyFacilitator(ledger_only(NETWORK)) as running:
+        protocol = X402Protocol(config(running.url, *BOTH, X402Network("eip155:10143", OTHER_TOKEN)))
+        await protocol.start()
+        said = protocol.ready()
+        await protocol.close()
+    assert said == (False, f"the facilitator does not serve exact on {SECOND} and eip155:10143 in version 2")
+
+
+async def test_a_payment_is_looked_up_at_the_node_of_its_own_network(
+    on_both: tuple[X402Protocol, FaultyFacilitator],
+) -> None:
+    facts = read(on_both[0], await signed(on_both[0])).facts
+    nobody = "http://127.0.0.1:1"
+    seeing = X402Protocol(config(on_both[1].url, BOTH[0], X402Network(SECOND, OTHER_TOKEN, nobody)))
+    for network, said in (
+        (NETWORK, f"X402_RPC_URL names no node of {NETWORK}"),
+        (SECOND, "the chain could not be read"),
+        ("eip155:8453", "X402_NETWORK does not name eip155:8453, on which the payment is"),
+    ):
+        found = await seeing.inspect(replace(facts, network=network))
+        assert isinstance(found, Unknown)
+        assert found.reason.startswith(said)
+    await seeing.close()
+
+
+async def test_the_start_names_the_networks_without_a_node(on_both: tuple[X402Protocol, FaultyFacilitator]) -> None:
+    half = X402Protocol(config(on_both[1].url, X402Network(NETWORK, USDC[NETWORK], "http://127.0.0.1:1"), BOTH[1]))
+    with structlog.testing.capture_logs() as logs:
+        await half.start()
+        await half.close()
+    assert [line["networks"] for line in logs if "X402_RPC_URL" in line["event"]] == [[SECOND]]
+
+
 async def test_closing_ends_the_asking(facilitator: FaultyFacilitator) -> None:
     facilitator.set(Fault.DOWN)
     protocol = X402Protocol(config(facilitator.url))
@@ -490,7 +727,7 @@ async def test_closing_ends_the_asking(facilitator: FaultyFacilitator) -> None:
 
 async def test_without_a_node_the_chain_is_unknown(protocol: X402Protocol) -> None:
     credential = read(protocol, await signed(protocol))
-    assert await protocol.inspect(credential.facts) == Unknown("X402_RPC_URL is not set")
+    assert await protocol.inspect(credential.facts) == Unknown(f"X402_RPC_URL names no node of {NETWORK}")
 
 
 async def test_a_reconciled_receipt_says_so(protocol: X402Protocol) -> None:

@@ -19,7 +19,9 @@ from rich.console import Console
 from web3 import Web3
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.cli.pay import Order, http_client, new_key, run_pay
+from ranking_evaluate.cli.buying import Order, run_pay
+from ranking_evaluate.cli.exchange import http_client
+from ranking_evaluate.cli.pay import new_key
 from ranking_evaluate.cli.payers.payer import Mandate, PayError
 from ranking_evaluate.cli.sandbox import SMALL_INPUT, exports_text, first_call, info_text, summary, write_private
 from ranking_evaluate.payments.config import USDC
@@ -159,7 +161,7 @@ def test_the_chains_have_multicall3_as_real_ones_do(sandbox: Callable[..., Sandb
 
 
 def test_a_chain_that_passes_for_base_sepolia_has_the_token_where_usdc_is(sandbox: Callable[..., Sandbox]) -> None:
-    with sandbox(x402_network=BASE_SEPOLIA) as running:
+    with sandbox(x402_networks=[BASE_SEPOLIA]) as running:
         x402 = running.protocols[0]
         assert (x402.network, x402.asset) == (BASE_SEPOLIA, USDC[BASE_SEPOLIA].asset)
         assert x402.balance(x402.payer.address) == 1_000 * 10**6

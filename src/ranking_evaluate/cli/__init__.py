@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # In the order of the help: the command, and the module of this package that holds it.
 COMMANDS: Final[Mapping[str, str]] = {
     "demo": "demo",
+    "measure": "measure",
     "score": "score",
     "verify": "verify",
     "convert": "convert",

@@ -15,7 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.cli.pay import Order, http_client, new_key, read_receipt
+from ranking_evaluate.cli.buying import Order
+from ranking_evaluate.cli.exchange import http_client, read_receipt
+from ranking_evaluate.cli.pay import new_key
 from ranking_evaluate.cli.payers import PAYERS
 from ranking_evaluate.cli.payers.payer import Mandate, PayError, ReceiptFacts
 from ranking_evaluate.cli.sandbox import require_sandbox, termination_as_interrupt

@@ -17,7 +17,7 @@ def report(
         list[typer.FileBinaryRead],
         typer.Argument(
             metavar="RESPONSE...",
-            help="Saved responses of any operation, one in a file or one in each line; - for standard input.",
+            help="Saved responses, one in a file or in each line, or whole collections; - for standard input.",
         ),
     ],
     output: Annotated[
@@ -30,19 +30,27 @@ def report(
         ),
     ] = None,
     form: Annotated[Form, typer.Option("--format", help="A page, a text for a pull request, or a table.")] = Form.HTML,
+    raw_ids: Annotated[
+        bool, typer.Option("--raw-ids", help="In CSV, write ids as they are: for joins, and for no spreadsheet.")
+    ] = False,
 ) -> None:
     """Show saved responses: averages with their denominators, every query and ranking, what was missed, and why not.
+
+    What `measure --json` and `merge` write is shown too, and so are the responses of many lines: the overall averages
+    first, how the topics are spread, the best and the worst of them.
 
     The page stands alone: it needs no network and runs no script. The digest of each result is checked; with --input
     the whole response is computed again. The same files give the same bytes.
 
     In CSV every cell is quoted, and a text that a spreadsheet would take for a formula gets an apostrophe before it, on
-    each of its lines.
+    each of its lines, unless --raw-ids is given.
 
     Exit codes: 0 written, whatever the digests say; 2 a file is no response.
     """
     try:
-        text = render([_named(file) for file in responses], [_named(file) for file in inputs or ()], form)
+        text = render(
+            [_named(file) for file in responses], [_named(file) for file in inputs or ()], form, raw_ids=raw_ids
+        )
     except ReportError as error:
         stop(str(error))
     content = text.encode()

@@ -112,6 +112,11 @@ def summary(sandbox: Sandbox) -> Table:
         table.add_row("node", funded.rpc)
         table.add_row("payer has", f"{funded.balance(funded.payer.address) / 10**funded.decimals:,.2f}")
         table.add_row("paid to", funded.payee)
+        for other in funded.others:
+            table.add_row(f"{funded.protocol} network", other.network)
+            table.add_row("asset", f"{other.asset} ({other.asset_name})")
+            table.add_row("node", other.rpc)
+            table.add_row("payer has", f"{other.balance(funded.payer.address) / 10**funded.decimals:,.2f}")
     return table
 
 
@@ -145,6 +150,10 @@ def sandbox(
             help="Let the x402 chain pass for Base Sepolia and its token for USDC, for clients that know no other.",
         ),
     ] = False,
+    two_networks: Annotated[
+        bool,
+        typer.Option("--two-networks", help="Take x402 payments on a second chain too, with a token of its own."),
+    ] = False,
 ) -> None:
     """Run everything on this machine until interrupted: chains, token, facilitator, funded wallets and the service.
 
@@ -154,13 +163,13 @@ def sandbox(
     """
     require_sandbox()
     from ranking_evaluate.sandbox import Sandbox, SandboxError
-    from ranking_evaluate.sandbox.x402 import BASE_SEPOLIA, LOCAL
+    from ranking_evaluate.sandbox.x402 import BASE_SEPOLIA, LOCAL, SECOND_LOCAL
 
     console = Console()
     written: list[Path] = []
-    network = BASE_SEPOLIA if base_sepolia else LOCAL
+    networks = (BASE_SEPOLIA if base_sepolia else LOCAL, *([SECOND_LOCAL] if two_networks else []))
     try:
-        with termination_as_interrupt(), Sandbox(port=port, x402_network=network) as running:
+        with termination_as_interrupt(), Sandbox(port=port, x402_networks=networks) as running:
             console.print(summary(running))
             for funded in running.protocols:
                 console.print(f"\nA first call over {funded.protocol}:", style="bold")

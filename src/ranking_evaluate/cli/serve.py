@@ -61,6 +61,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
 def _explain(failure: Exception) -> str:
     """Return which setting made the start fail, and what to do, in one line."""
     from ranking_evaluate.attempts.store import StoreUnavailable
+    from ranking_evaluate.http.heads import HeadTooLong
     from ranking_evaluate.rates import RateStorageUnavailable
 
     match failure:
@@ -72,6 +73,11 @@ def _explain(failure: Exception) -> str:
         case RateStorageUnavailable():
             return (
                 f"{PREFIX}RATE_STORAGE_URL: {failure}. Check that Redis runs there, or count in memory with memory://."
+            )
+        case HeadTooLong():
+            return (
+                f"The service cannot start: {failure}. "
+                f"Take payments in fewer places ({PREFIX}X402_NETWORK), or choose a shorter {PREFIX}PUBLIC_ORIGIN."
             )
         case _:
             return f"The service cannot start: {type(failure).__name__}."

@@ -75,6 +75,12 @@ def refuse(error: OperationError) -> NoReturn:
     raise typer.Exit(REFUSED)
 
 
+def stop_at_lines(text: str) -> NoReturn:
+    """End the command with several reasons on standard error, a line each."""
+    say(text)
+    raise typer.Exit(REFUSED)
+
+
 def stop(text: str, code: int = REFUSED) -> NoReturn:
     """End the command with a reason on standard error, which is one line."""
     say(visible(text))

@@ -68,7 +68,7 @@ def _cards(state: Mapping[str, Any], wires: Wires) -> Iterator[str]:
         if said is None or not said["configured"]:
             yield _card(wire.name, None, "not taken here", "")
             continue
-        money = f"{said['network']}{', test money' if said['testnet'] else ''}"
+        money = f"{' and '.join(said['networks'])}{', test money' if said['testnet'] else ''}"
         yield _card(
             wire.name,
             said["ready"],

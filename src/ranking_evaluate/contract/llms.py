@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 from typing import Final
 
@@ -69,18 +69,23 @@ def variable(protocol: str, setting: str) -> str:
     return f"{protocol.upper()}_{setting}"
 
 
-def running(origin: str, wires: Wires, taken: Mapping[str, Mapping[str, object]]) -> list[str]:
+def running(origin: str, wires: Wires, taken: Mapping[str, Sequence[Mapping[str, object]]]) -> list[str]:
     """Return what a running service says of itself.
 
     Args:
         origin: Its public origin.
         wires: Every protocol that has routes.
-        taken: By protocol, its settings: what the example clients take from the environment, and who is paid.
+        taken: By protocol, its settings for each network and token, the preferred first: what the example clients take
+            from the environment, and who is paid.
     """
     lines = [f"ORIGIN={origin}"]
     for wire in wires:
-        settings = [f"{variable(wire.name, name)}={value}" for name, value in taken.get(wire.name, {}).items()]
-        lines.append(f"{wire.name}: {' '.join(settings) or 'not taken here; its paths answer 503'}")
+        choices = taken.get(wire.name, ())
+        if not choices:
+            lines.append(f"{wire.name}: not taken here; its paths answer 503")
+        for number, settings in enumerate(choices):
+            words = " ".join(f"{variable(wire.name, name)}={value}" for name, value in settings.items())
+            lines.append(f"{wire.name}{', or as well' if number else ''}: {words}")
     return lines
 
 

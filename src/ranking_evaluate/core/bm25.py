@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -21,7 +22,8 @@ B: Final = 0.75
 # Summation noise stands behind the 15th digit; without rounding it would split documents that truly tie.
 DECIMALS: Final = 12
 
-_WORD: Final = re.compile(r"\w+")
+_SIGN: Final = re.compile(r"[^\w\s]")
+_MARKS: Final = frozenset({"Mn", "Mc"})
 
 
 class Hit(NamedTuple):
@@ -40,8 +42,16 @@ class Hits(NamedTuple):
 
 
 def tokens(text: str) -> list[str]:
-    """Return the words of a text in order; `\\w` follows the Unicode tables of the running Python."""
-    return _WORD.findall(text.casefold())
+    """Return the words of a text in order: the longest runs of letters, digits, marks and `_`, case folded after NFC.
+
+    A mark belongs to its letter; `\\w` alone would cut Hindi, Thai and pointed Hebrew words into pieces. What is a
+    letter, a digit or a mark follows the Unicode tables of the running Python.
+    """
+    return _SIGN.sub(_mark_or_space, unicodedata.normalize("NFC", text).casefold()).split()
+
+
+def _mark_or_space(sign: re.Match[str]) -> str:
+    return sign[0] if unicodedata.category(sign[0]) in _MARKS else " "
 
 
 class Index:

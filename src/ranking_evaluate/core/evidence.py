@@ -42,6 +42,8 @@ class Known(NamedTuple):
     """The evidence about one observation that does not depend on the order of what was returned."""
 
     rules: metrics.Rules
+    rank_ends_at_k: bool
+    """Whether reciprocal rank ends at k too, and does not look at the whole returned list."""
     judged: metrics.Judged
     reasons: tuple[Reason, ...]
     """Each of these makes every metric unavailable."""
@@ -60,6 +62,11 @@ def figures(known: Known, gains: Sequence[int | None]) -> Figures:
     """
     window = gains[: known.rules.k]
     scores = metrics.score([window], [known.judged], known.rules)
+    listed, reciprocal_rank = window, scores.reciprocal_rank[0]
+    if not known.rank_ends_at_k and len(gains) > len(window):
+        listed = gains
+        rules = known.rules._replace(k=len(gains))
+        reciprocal_rank = metrics.score([gains], [known.judged], rules).reciprocal_rank[0]
     relevant_count = known.judged.relevant_count
 
     unlabeled: tuple[Reason, ...] = ()
@@ -69,7 +76,7 @@ def figures(known: Known, gains: Sequence[int | None]) -> Figures:
     if known.is_labeled:
         if None in window:
             unlabeled = (Reason.UNLABELED_RETURNED_UNIT,)
-        if None in _until_relevant(window):
+        if None in _until_relevant(listed):
             unlabeled_before = (Reason.UNLABELED_RETURNED_UNIT,)
         if not known.is_complete:
             population = (Reason.INCOMPLETE_POPULATION,)
@@ -81,7 +88,7 @@ def figures(known: Known, gains: Sequence[int | None]) -> Figures:
         "precision": _measured(known.reasons + unlabeled, scores.precision[0]),
         "recall": _measured(known.reasons + unlabeled + population, scores.recall[0]),
         "ndcg": _measured(known.reasons + unlabeled + population, scores.ndcg[0]),
-        "reciprocalRank": _measured(known.reasons + unlabeled_before + none_relevant, scores.reciprocal_rank[0]),
+        "reciprocalRank": _measured(known.reasons + unlabeled_before + none_relevant, reciprocal_rank),
     }
 
 
@@ -108,12 +115,12 @@ def tie_bounds(known: Known, gains: Sequence[int | None], scores: Sequence[float
     return figures(known, worst), figures(known, best)
 
 
-def _until_relevant(window: Sequence[int | None]) -> Sequence[int | None]:
-    """Return what stands before the first relevant unit: all of the window when there is none."""
-    for position, gain in enumerate(window):
+def _until_relevant(listed: Sequence[int | None]) -> Sequence[int | None]:
+    """Return what stands before the first relevant unit: everything when there is none."""
+    for position, gain in enumerate(listed):
         if gain is not None and gain >= RELEVANT_GAIN:
-            return window[:position]
-    return window
+            return listed[:position]
+    return listed
 
 
 def _measured(reasons: tuple[Reason, ...], value: float | None) -> Measured:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -17,6 +19,31 @@ CANONICAL_BYTES: Final = 100_000
 UNSAFE_NAMES: Final = frozenset({"__proto__", "constructor", "prototype"})
 
 _MAY_HOLD_FLOATS: Final = (float, dict, list)
+
+
+def body_of(given: object) -> bytes:
+    """Return the body that an input makes, whether it is bytes or text of JSON or the object itself.
+
+    Raises:
+        OperationError: COMPLEXITY_LIMIT: an object is nested too deeply to be written.
+        TypeError: It is none of these, or holds what JSON does not know.
+    """
+    if isinstance(given, bytes | bytearray | memoryview):
+        return bytes(given)
+    if isinstance(given, str):
+        # A lone surrogate is no UTF-8, and is refused as that.
+        return given.encode(errors="surrogatepass")
+    if not isinstance(given, Mapping):
+        raise TypeError(f"an input is bytes or str of JSON, or a dict; this is {type(given).__name__}")
+    try:
+        text = json.dumps(dict(given), ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError):
+        raise OperationError(ErrorCode.COMPLEXITY_LIMIT, "The input is nested too deeply, or holds itself.") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Written by its number, a lone surrogate is refused as what it is.
+        return json.dumps(dict(given), separators=(",", ":")).encode()
 
 
 def read(body: bytes) -> JsonValue:

@@ -1,12 +1,14 @@
 """The one definition of every figure: what a ranking scores at a cutoff k, and the mean over queries.
 
 Sums are plain additions from left to right. The order is part of each definition, because compensated or pairwise
-summation changes the last bits. With linear gain the figures are trec_eval's, bit for bit; tests/oracles compares them.
+summation changes the last bits. With linear gain the figures are trec_eval's, bit for bit, in versions 9
+and 10; tests/oracles compares them.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -14,10 +16,8 @@ if TYPE_CHECKING:
 
 GainFunction: TypeAlias = Literal["linear", "exponential"]
 
+# The largest cutoff of an input that is sold; a collection that is measured locally may have any.
 MAXIMUM_K: Final = 100
-
-# What the gain at each rank is divided by: log2(rank + 1). There is no rank 0.
-DISCOUNTS: Final = (math.nan, *(math.log2(rank + 1) for rank in range(1, MAXIMUM_K + 1)))
 
 
 class Rules(NamedTuple):
@@ -105,6 +105,7 @@ def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], 
     """
     k, relevant_at_least, gain = rules
     scores = Scores([], [], [], [], [], [], [])
+    divisors = discounts(k)
     precision, recall, reciprocal_rank, average_precision, ndcg, dcgs, hits = scores
     for index, grades in enumerate(rankings):
         relevant_count, ideal_dcg = judged[index]
@@ -115,7 +116,7 @@ def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], 
             rank += 1  # noqa: SIM113
             # Neither an unjudged document nor grade 0 adds to any sum.
             if grade:
-                gained += grade / DISCOUNTS[rank]
+                gained += grade / divisors[rank]
                 if grade >= relevant_at_least:
                     if not found:
                         reciprocal = 1 / rank
@@ -138,12 +139,48 @@ def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], 
     return scores
 
 
-def dcg(gains: Iterable[float]) -> float:
-    """Return the sum of gain / log2(rank + 1) over at most `MAXIMUM_K` gains by rank."""
+def success(hits: int) -> float:
+    """Return 1.0 when any document within k is relevant, else 0.0, also where nothing is relevant.
+
+    trec_eval's success_k; others call its mean the hit rate.
+
+    Args:
+        hits: Relevant documents within k.
+    """
+    return 1.0 if hits else 0.0
+
+
+def judged_share(grades: Sequence[float | None]) -> float | None:
+    """Return the share of the documents within k that have a judgment, None when nothing was retrieved.
+
+    It divides by the documents that there are: a ranking of fewer than k is not blamed for its length.
+
+    Args:
+        grades: The grade at each rank within k, None for a document without a judgment.
+    """
+    return (len(grades) - grades.count(None)) / len(grades) if grades else None
+
+
+def dcg(gains: Sequence[float]) -> float:
+    """Return the sum of gain / log2(rank + 1) over gains by rank."""
     total = 0.0
+    divisors = discounts(len(gains))
     for rank, gain in enumerate(gains, 1):
-        total += gain / DISCOUNTS[rank]
+        total += gain / divisors[rank]
     return total
+
+
+def discounts(k: int) -> Sequence[float]:
+    """Return what the gain at each rank up to k, and of some beyond, is divided by: log2(rank + 1); no rank is 0."""
+    return _DISCOUNTS if k <= MAXIMUM_K else _more_discounts(1 << k.bit_length())
+
+
+@cache
+def _more_discounts(count: int) -> Sequence[float]:
+    return (math.nan, *(math.log2(rank + 1) for rank in range(1, count)))
+
+
+_DISCOUNTS: Final = _more_discounts(MAXIMUM_K + 1)
 
 
 def exponential_gains(grades: Iterable[float | None]) -> list[float]:

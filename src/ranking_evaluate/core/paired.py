@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from itertools import groupby
-from operator import add
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -51,17 +50,22 @@ def wilcoxon(differences: Sequence[int]) -> SignedRanks:
     Equal magnitudes share the mean of their ranks. The null distribution is that of these very ranks, so it is exact
     with shared ranks too.
     """
-    ranks = _doubled_ranks(differences)
+    ranks = doubled_ranks(differences)
     plus = sum(rank for rank, difference in zip(ranks, differences, strict=True) if difference > 0)
     minus = sum(ranks) - plus
     # The distribution is symmetric, so the lower tail of the smaller sum is also the upper one of the larger.
     smaller = min(plus, minus)
-    # At each doubled sum of positive ranks stands how many sign patterns have it; no larger sum is asked for.
-    patterns = [1]
+    # One integer holds, in fields of so many bits, how many sign patterns have each doubled sum of positive ranks; no
+    # larger sum is asked for. A list of counts takes eight times as long at 50 pairs.
+    width = len(ranks) + 1
+    mask = (1 << (smaller + 1) * width) - 1
+    patterns = 1
     for rank in sorted(ranks):
         # A negative rank leaves every sum where it is, a positive one moves it up.
-        patterns = [*map(add, patterns + [0] * rank, [0] * rank + patterns)][: smaller + 1]
-    return SignedRanks(plus / 2, minus / 2, _probability(2 * sum(patterns), len(ranks)))
+        patterns = (patterns + (patterns << rank * width)) & mask
+    # The digits of a number in any base add up to its remainder by the largest digit, here by 2^width - 1.
+    tail = patterns % ((1 << width) - 1)
+    return SignedRanks(plus / 2, minus / 2, _probability(2 * tail, len(ranks)))
 
 
 def randomization(differences: Sequence[int]) -> float:
@@ -85,6 +89,20 @@ def randomization(differences: Sequence[int]) -> float:
     return _probability(2 * positive, count)
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return each p-value as Holm corrects it for the others: they stay valid together, however many are looked at.
+
+    Holm, Scandinavian Journal of Statistics 6 (1979). The smallest is multiplied by their number, the next by one less,
+    and so on; none is smaller than one before it, or above 1.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - place) * p_values[index]))
+        corrected[index] = largest
+    return corrected
+
+
 def _signed_sums(differences: Sequence[int]) -> list[int]:
     sums = [0]
     for difference in differences:
@@ -92,7 +110,7 @@ def _signed_sums(differences: Sequence[int]) -> list[int]:
     return sums
 
 
-def _doubled_ranks(differences: Sequence[int]) -> list[int]:
+def doubled_ranks(differences: Sequence[int]) -> list[int]:
     """Return twice the rank of each magnitude: an integer also where equal ones share the mean of theirs."""
     magnitudes = sorted(map(abs, differences))
     rank_of: dict[int, int] = {}

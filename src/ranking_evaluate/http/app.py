@@ -14,6 +14,7 @@ from ranking_evaluate.http.cors import CorsLayer
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.documents import documents
 from ranking_evaluate.http.errors import HANDLERS
+from ranking_evaluate.http.heads import check_heads
 from ranking_evaluate.http.middleware import Envelope
 from ranking_evaluate.http.routes import free_routes, routes
 from ranking_evaluate.release import VERSION
@@ -26,6 +27,7 @@ def build_app(parts: Parts) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         # What was opened is closed in the opposite order, also where a later part does not open, or fails to close.
         async with AsyncExitStack() as closing:
+            await check_heads(parts)
             await parts.store.open()
             closing.push_async_callback(parts.store.close)
             closing.push_async_callback(parts.rates.close)
@@ -35,6 +37,7 @@ def build_app(parts: Parts) -> FastAPI:
             for protocol in parts.protocols:
                 closing.push_async_callback(protocol.close)
                 await protocol.start()
+            closing.callback(parts.evaluations.close)
             closing.push_async_callback(parts.purchases.drain)
             yield
 

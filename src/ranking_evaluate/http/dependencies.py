@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, NamedTuple
@@ -14,6 +14,7 @@ from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.cors import Cors
 from ranking_evaluate.http.headers import HeaderNames, header_names
 from ranking_evaluate.http.health import StoreHealth
@@ -26,16 +27,22 @@ from ranking_evaluate.rates import Rates
 
 
 class InFlight:
-    """Counts the requests that are being served, and refuses one more than the limit."""
+    """Counts the requests that are being served, and refuses one more than the limit.
 
-    def __init__(self, limit: int) -> None:
+    Args:
+        limit: How many are served at once.
+        waiting: Returns how many of them wait to be evaluated: they take no place from others.
+    """
+
+    def __init__(self, limit: int, waiting: Callable[[], int]) -> None:
         self._limit = limit
+        self._waiting = waiting
         self._served = 0
         telemetry.IN_FLIGHT.set_function(lambda: self._served)
 
     def __enter__(self) -> None:
         """Take a place; raises OVERLOADED when there is none."""
-        if self._served >= self._limit:
+        if self._served - self._waiting() >= self._limit:
             raise Unavailable("OVERLOADED", "Too many requests are being served at once.", retry_after=1)
         self._served += 1
 
@@ -63,6 +70,7 @@ class Parts:
     wires: tuple[Wire, ...]
     protocols: tuple[PaymentProtocol, ...]
     purchases: Purchases
+    evaluations: Evaluations
     rates: Rates
     public_origin: str
     max_in_flight: int
@@ -82,7 +90,7 @@ class Parts:
     @cached_property
     def in_flight(self) -> InFlight:
         """The places for requests that are being served."""
-        return InFlight(self.max_in_flight)
+        return InFlight(self.max_in_flight, self.evaluations.waiting)
 
     @cached_property
     def taken(self) -> frozenset[str]:
@@ -110,7 +118,9 @@ async def admission(request: Request, parts: Parts) -> InFlight:
 
     This comes before anything else of the request is looked at.
     """
-    await parts.rates.count_request(client_of(request))
+    client = client_of(request)
+    await parts.evaluations.turn(client)
+    await parts.rates.count_request(client)
     request.state.told.counted = True
     return parts.in_flight
 

@@ -161,9 +161,11 @@ def show_security_contact(contact: str | None, origin: str) -> Response:
 
 
 def _llms(origin: str, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> str:
-    taken = {protocol.wire.name: protocol.terms() for protocol in protocols}
     settings = {
-        name: {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to} for name, terms in taken.items()
+        protocol.wire.name: [
+            {"NETWORK": terms.network, "ASSET": terms.asset, "PAY_TO": terms.pay_to} for terms in protocol.terms()
+        ]
+        for protocol in protocols
     }
     return llms.render(wires, llms.running(origin, wires, settings))
 
@@ -182,9 +184,9 @@ def _payments(protocols: tuple[PaymentProtocol, ...]) -> dict[str, dict[str, dic
 def _payment_info(announced: Announcement, price: str) -> dict[str, Any]:
     """Return x-payment-info in two dialects at once: `offers` is MPP's own, `price` and `protocols` are agentcash's."""
     return {
-        "offers": [announced.offer],
+        "offers": list(announced.offers),
         "price": {"mode": "fixed", "currency": "USD", "amount": price},
-        "protocols": [announced.protocol],
+        "protocols": list(announced.protocols),
     }
 
 

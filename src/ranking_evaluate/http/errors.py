@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.contract.errors import Internal, MethodNotAllowed, NotFound, ServiceError
+from ranking_evaluate.evaluations.evaluations import HungUp
 from ranking_evaluate.http.responses import refuse
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -41,7 +42,7 @@ def guarded(handler: Handler) -> Handler:
     async def guarded_handler(request: Request) -> Response:
         try:
             return await handler(request)
-        except (ServiceError, HTTPException, ClientDisconnect):
+        except (ServiceError, HTTPException, ClientDisconnect, HungUp):
             raise
         except Exception as error:  # noqa: BLE001 - a bug must not leave as anybody else's error page.
             return answer_bug(request, error)
@@ -72,7 +73,7 @@ async def _on_http_exception(request: Request, error: HTTPException) -> Response
     return answer_refusal(request, refused)
 
 
-async def _on_disconnect(request: Request, error: ClientDisconnect) -> None:
+async def _on_disconnect(request: Request, error: ClientDisconnect | HungUp) -> None:
     """Answer nothing: nobody is there."""
     telemetry.logger().info("client disconnected")
 
@@ -81,5 +82,6 @@ HANDLERS: Final[dict[int | type[Exception], Any]] = {
     ServiceError: _on_service_error,
     HTTPException: _on_http_exception,
     ClientDisconnect: _on_disconnect,
+    HungUp: _on_disconnect,
 }
 """The exception handlers of the application; Starlette's type for them knows neither an error's class nor None."""

@@ -39,12 +39,16 @@ class StoreState(TypedDict):
 
 @with_config(STRICT)
 class ProtocolState(TypedDict):
-    """Whether a payment protocol can be used, and why not; network and testnet are null where none is configured."""
+    """Whether a payment protocol can be used, and why not; what follows is null where none is configured.
+
+    `network` is the preferred one of `networks`.
+    """
 
     configured: bool
     ready: bool
     reason: str | None
     network: str | None
+    networks: list[str] | None
     testnet: bool | None
 
 
@@ -120,11 +124,12 @@ async def state_of(store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple
 
 
 def _protocol_state(protocol: PaymentProtocol | None) -> ProtocolState:
-    terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else (None, NOT_CONFIGURED)
+    terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else ((), NOT_CONFIGURED)
     return {
-        "configured": terms is not None,
+        "configured": protocol is not None,
         "ready": is_ready,
         "reason": reason,
-        "network": None if terms is None else terms.network,
-        "testnet": None if terms is None else terms.testnet,
+        "network": terms[0].network if terms else None,
+        "networks": list(dict.fromkeys(each.network for each in terms)) or None,
+        "testnet": terms[0].testnet if terms else None,
     }

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 from fastapi import Response
 
-from ranking_evaluate.contract.answer import answer
 from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.errors import NotFound, refusal
 from ranking_evaluate.contract.requirements import QUESTION, Comparison, Declaration, Question, compare, declaration
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import ErrorCode, OperationError
+from ranking_evaluate.evaluations.evaluations import Caller, Evaluations
 from ranking_evaluate.operations import registry
 from ranking_evaluate.operations.operation import Operation, check
 
@@ -56,10 +56,10 @@ def _asked_about(question: Question) -> tuple[Operation[Any], ...]:
         raise OperationError(ErrorCode.INVALID_INPUT, "No operation has this id.", "/operation") from error
 
 
-def validate(operation: Operation[Any], body: bytes) -> Response:
+async def validate(operation: Operation[Any], body: bytes, evaluations: Evaluations, caller: Caller) -> Response:
     """Return 204 for an input that the paid route would evaluate; it is evaluated here too, which may refuse it."""
     try:
-        answer(operation, body)
+        await evaluations.answer(operation, body, caller)
     except OperationError as error:
         raise refusal(error) from error
     return Response(status_code=204, headers={"cache-control": "no-store"})

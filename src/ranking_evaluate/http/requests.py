@@ -110,6 +110,12 @@ async def read_body(request: Request, headers: Mapping[str, str], limit: int = R
     return body
 
 
+async def hung_up(request: Request) -> None:
+    """Return when the caller of a request whose body was read waits no longer."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def _too_large(limit: int) -> TooLarge:
     # What is left of the body is not read, so the connection ends with this answer.
     return TooLarge("INPUT_LIMIT", f"The body is over {limit} bytes.", headers={"connection": "close"})

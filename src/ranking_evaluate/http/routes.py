@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Annotated, Any, Final
 
 from fastapi import Header, Query, Request, Response
@@ -16,6 +16,7 @@ from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.openapi import key_parameter, refusals
 from ranking_evaluate.contract.reference import Listed
 from ranking_evaluate.contract.requirements import NOTICE, Comparison, Declaration
+from ranking_evaluate.evaluations.evaluations import Caller
 from ranking_evaluate.http import attempts, documents, health, preflight
 from ranking_evaluate.http.attempts import Standing
 from ranking_evaluate.http.dependencies import ADMITTED, CheckedHeaders, Key, Parts, PartsOf, Sold, admission
@@ -23,7 +24,15 @@ from ranking_evaluate.http.errors import Handler, guarded
 from ranking_evaluate.http.free_router import FreeRouter
 from ranking_evaluate.http.health import Alive, ServiceState
 from ranking_evaluate.http.quote import quote
-from ranking_evaluate.http.requests import check_media, client_of, is_probe, read_body, read_headers, read_key
+from ranking_evaluate.http.requests import (
+    check_media,
+    client_of,
+    hung_up,
+    is_probe,
+    read_body,
+    read_headers,
+    read_key,
+)
 from ranking_evaluate.http.responses import UnstoredJson, deliver
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.order import Order
@@ -71,6 +80,7 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
                 body=await read_body(request, headers),
                 headers=headers,
                 client=client_of(request),
+                hung_up=partial(hung_up, request),
             )
             return deliver(await parts.purchases.buy(order))
 
@@ -185,7 +195,9 @@ async def ask(
     if validate is None:
         return preflight.compare_requirements(await read_body(request, headers), parts.wires, parts.taken)
     operation = preflight.find_operation(validate)
-    return preflight.validate(operation, await read_body(request, headers))
+    body = await read_body(request, headers)
+    caller = Caller(client_of(request), hung_up=partial(hung_up, request))
+    return await preflight.validate(operation, body, parts.evaluations, caller)
 
 
 @router.get(

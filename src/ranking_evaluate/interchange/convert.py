@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Mapping, Sequence
-from ctypes import c_float
 from dataclasses import dataclass
 
+from ranking_evaluate.interchange import omitted
 from ranking_evaluate.interchange.pack import misfit, pack
-from ranking_evaluate.interchange.rows import Qrels, Run
+from ranking_evaluate.measure.best import Best
+from ranking_evaluate.measure.qrels import Qrels
+from ranking_evaluate.measure.rules import Rules
 from ranking_evaluate.operations.fields import Judgment
 from ranking_evaluate.operations.ranking_evaluate import RankedQuery
 
@@ -23,8 +25,9 @@ class Conversion:
         omitted: Judged topics that fit no input, each with the reason.
         without_run: Written topics for which the run ranks nothing: `"retrieved": []`.
         without_relevant: Written topics with no relevant judgment: some metrics are undefined where trec_eval says 0.
+        without_gain: Those of them that have no grade above 0 either.
         without_judgments: Topics of the run alone; trec_eval leaves them out too.
-        rounded_ties: Written topics that double precision would rank otherwise; see `rank`.
+        fractional_grades: How many grades are no integers, to which trec_eval cuts them.
         negative_grades: How many grades below 0 became 0.
     """
 
@@ -33,73 +36,59 @@ class Conversion:
     omitted: Mapping[str, str]
     without_run: Collection[str]
     without_relevant: Collection[str]
+    without_gain: Collection[str]
     without_judgments: Collection[str]
-    rounded_ties: Collection[str]
+    fractional_grades: int
     negative_grades: int
 
+    @property
+    def trailer(self) -> bytes | None:
+        """The line that tells whoever reads the inputs' answers what is missing among them; None when nothing is."""
+        return omitted.write(self.omitted) if self.omitted else None
 
-def convert(qrels: Qrels, run: Run, k: int) -> Conversion:
-    """Return inputs that score the run at `k` as trec_eval would.
+
+def convert(qrels: Qrels, run: Best, rules: Rules) -> Conversion:
+    """Return inputs that score the run at the one cutoff of the rules as trec_eval 10 would.
 
     Every judged topic is written or omitted with a reason; leaving some out is the caller's decision.
     """
-    queries = {topic: _query(topic, qrels[topic], run.get(topic, {}), k) for topic in qrels}
-    omitted = {topic: reason for topic, query in queries.items() if (reason := misfit(query, k)) is not None}
-    written = {topic: query for topic, query in queries.items() if topic not in omitted}
+    given = {topic.decode(): (grades, run.documents.get(topic, ())) for topic, grades in qrels.grades.items()}
+    queries = {topic: _query(topic, grades, ranked, rules) for topic, (grades, ranked) in given.items()}
+    misfits = {topic: reason for topic, query in queries.items() if (reason := misfit(query, rules)) is not None}
+    written = {topic: query for topic, query in queries.items() if topic not in misfits}
+    highest = {topic: max(given[topic][0].values(), default=0) for topic in written}
     return Conversion(
-        inputs=tuple(pack(tuple(written.values()), k)),
+        inputs=tuple(pack(tuple(written.values()), rules)),
         written=tuple(written),
-        omitted=omitted,
-        without_run=tuple(topic for topic in written if topic not in run),
-        without_relevant=tuple(topic for topic in written if not any(map(_is_relevant, qrels[topic].values()))),
-        without_judgments=tuple(topic for topic in run if topic not in qrels),
-        rounded_ties=tuple(topic for topic in written if topic in run and has_rounded_ties(run[topic], k)),
-        negative_grades=sum(grade < 0 for grades in qrels.values() for grade in grades.values()),
+        omitted=misfits,
+        without_run=tuple(topic for topic in written if topic.encode() not in run.documents),
+        without_relevant=tuple(topic for topic in written if highest[topic] < rules.relevant_at_least),
+        without_gain=tuple(topic for topic in written if highest[topic] <= 0),
+        without_judgments=tuple(topic.decode() for topic in run.without_judgments),
+        fractional_grades=qrels.fractional,
+        negative_grades=qrels.negative,
     )
 
 
-def rank(scores: Mapping[str, float], k: int) -> list[str]:
-    """Return the best `k` documents as trec_eval ranks them: by score, then by id, both descending.
-
-    trec_eval 9 and pytrec_eval compare scores in single precision, so those that differ only beyond it are ties. Ids
-    are compared by code point, which is the order of their UTF-8 bytes.
-    """
-    return heapq.nlargest(k, scores, key=lambda document: (_single(scores[document]), document))
-
-
-def has_rounded_ties(scores: Mapping[str, float], k: int) -> bool:
-    """Return whether double precision would rank other documents, or in another order, within `k`."""
-    return rank(scores, k) != heapq.nlargest(k, scores, key=lambda document: (scores[document], document))
-
-
-def _single(score: float) -> float:
-    return c_float(score).value
-
-
-def _query(topic: str, grades: Mapping[str, float], scores: Mapping[str, float], k: int) -> RankedQuery:
-    # No figure at k looks below rank k, so nothing below is sent.
-    ranked = rank(scores, k)
-    needed = _needed(grades, ranked, k)
+def _query(topic: str, grades: Mapping[bytes, float], ranked: Sequence[bytes], rules: Rules) -> RankedQuery:
+    needed = _needed(grades, ranked, rules)
     return {
         "id": topic,
-        "retrieved": ranked,
+        # No figure at k looks below rank k, so nothing below is sent.
+        "retrieved": [document.decode() for document in ranked],
         "judgments": [
-            Judgment(id=document, grade=max(grade, 0)) for document, grade in grades.items() if document in needed
+            Judgment(id=document.decode(), grade=grade) for document, grade in grades.items() if document in needed
         ],
     }
 
 
-def _needed(grades: Mapping[str, float], ranked: Sequence[str], k: int) -> set[str]:
-    """Return the documents whose judgments the figures at `k` depend on: the ranked, the relevant, and the ideal ones.
+def _needed(grades: Mapping[bytes, float], ranked: Sequence[bytes], rules: Rules) -> set[bytes]:
+    """Return the documents whose judgments the figures at k depend on: the ranked, the relevant, and the ideal ones.
 
-    A grade between 0 and 1 is not relevant, but it has a gain: the best of them belong to the ideal ranking as far as
-    the relevant ones leave room within k.
+    A grade between 0 and the lowest relevant one is not relevant, but it has a gain: the best of them belong to the
+    ideal ranking as far as the relevant ones leave room within k.
     """
-    relevant = {document for document, grade in grades.items() if _is_relevant(grade)}
-    partly = (document for document, grade in grades.items() if 0 < grade < 1)
-    ideal = heapq.nlargest(max(k - len(relevant), 0), partly, key=grades.__getitem__)
+    relevant = {document for document, grade in grades.items() if grade >= rules.relevant_at_least}
+    partly = (document for document, grade in grades.items() if 0 < grade < rules.relevant_at_least)
+    ideal = heapq.nlargest(max(rules.depth - len(relevant), 0), partly, key=grades.__getitem__)
     return relevant.union(ranked, ideal)
-
-
-def _is_relevant(grade: float) -> bool:
-    return grade >= 1

@@ -21,12 +21,18 @@ _SEPARATORS: Final = frozenset("\t;")
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Zs"})
 
 
-def csv_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]]) -> str:
-    """Return the columns' names and the rows as CSV, UTF-8 when encoded; lines end with a line feed."""
+def csv_table(columns: Sequence[str], rows: Iterable[Sequence[str | float]], *, raw: bool = False) -> str:
+    """Return the columns' names and the rows as CSV, UTF-8 when encoded; lines end with a line feed.
+
+    Args:
+        columns: Their names.
+        rows: The cells of each row.
+        raw: Whether texts are written as they are: for programs that join tables by ids, and for no spreadsheet.
+    """
     text = io.StringIO()
     table = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n")
     table.writerow(columns)
-    table.writerows([cell if isinstance(cell, int | float) else guarded(cell) for cell in row] for row in rows)
+    table.writerows([cell if raw or isinstance(cell, int | float) else guarded(cell) for cell in row] for row in rows)
     return text.getvalue()
 
 

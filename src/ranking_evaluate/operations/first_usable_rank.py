@@ -180,4 +180,5 @@ OPERATION: Final = Operation(
         ),
     ),
     precheck=precheck,
+    inline_bytes=8_192,
 )

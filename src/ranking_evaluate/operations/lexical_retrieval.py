@@ -24,8 +24,8 @@ QUERY_CODE_POINTS: Final = 400
 LABELS_PER_QUERY: Final = 500
 
 TIE_POLICY: Final = (
-    "Scores rounded to 12 decimals, highest first; equal scores by document id, ascending by code point. All that tie "
-    "with the last of the first topK are returned, at most 100."
+    "Scores rounded to 12 decimals, highest first; equal ones by document id, ascending by code point. What ties with "
+    "the last of the first topK is shown too, marked beyondTopK, at most 100 rows."
 )
 CONVENTIONS: Final = (
     (
@@ -34,12 +34,17 @@ CONVENTIONS: Final = (
         "query is not returned."
     ),
     (
-        "The pin covers id, text and date of every named document, as supplied. Documents after the cutoff are not "
-        "searched and are counted; their labels, and those of documents that are not named, stay in the population."
+        "The pin covers id, text and date of every named document, as supplied; corpus.id is a label that nothing "
+        "checks."
     ),
     (
-        "tieGroup numbers equal scores from 1 by falling score. Where the bound of 100 cuts a tie, tie bounds are "
-        "unavailable with TIES_CUT."
+        "Documents after the cutoff are not searched and are counted. Their labels, and those of documents that are "
+        "not named, stay in the population: a relevant one lies outside what was searched and counts as missed."
+    ),
+    (
+        "Rows marked beyondTopK are shown for the tie bounds alone and were not returned by the workflow. tieGroup "
+        "numbers equal scores from 1 by falling score. Where the bound of 100 cuts a tie, tie bounds are unavailable "
+        "with TIES_CUT."
     ),
     *CAUTIONS,
 )
@@ -131,6 +136,7 @@ class Hit(TypedDict):
     id: str
     score: float
     tieGroup: Count
+    beyondTopK: bool
 
 
 @with_config(CLOSED)
@@ -198,7 +204,13 @@ def evaluate(request: LexicalInput) -> dict[str, object]:
             {
                 "queryId": query,
                 "returned": [
-                    {"rank": rank, "id": hit.id, "score": canonical.number(hit.score), "tieGroup": hit.tie_group}
+                    {
+                        "rank": rank,
+                        "id": hit.id,
+                        "score": canonical.number(hit.score),
+                        "tieGroup": hit.tie_group,
+                        "beyondTopK": rank > workflow["topK"],
+                    }
                     for rank, hit in enumerate(hits.hits, 1)
                 ],
             }
@@ -299,7 +311,7 @@ def _measurement(request: LexicalInput, pin: str, found: dict[str, bm25.Hits]) -
         for query, hits in found.items()
     ]
     ties_cut = {query for query, hits in found.items() if hits.tie_is_cut}
-    return measurement.measure(protocol, observed, ties_cut=ties_cut)
+    return measurement.measure(protocol, observed, ties_cut=ties_cut, rank_ends_at_k=True)
 
 
 OPERATION: Final = Operation(
@@ -406,18 +418,20 @@ OPERATION: Final = Operation(
     notes=(
         (
             "Send corpus.sha256 null once, and the digest that the result returns from then on: a changed text or date "
-            "is then refused instead of measured."
+            "is then refused instead of measured. corpus.id is a label; the digest says which documents these are."
         ),
         (
-            "Words are the matches of the regular expression \\w+ in the case-folded text, where \\w follows the "
-            "Unicode tables of the Python that runs the service. Scores are rounded to 12 decimals before they are "
-            "ordered."
+            "A word is a longest run of letters, digits, combining marks and _ in the text after NFC and case folding, "
+            "by the Unicode tables of the Python that runs the service. So a run of Chinese is one word, snake_case is "
+            "one, and C++ and C# are both c. Scores are rounded to 12 decimals before they are ordered."
         ),
         (
-            "The measurement is what retrieval-measure answers for the returned observations. A reference of null is a "
-            "missing reference set; a query without labels has a known empty one."
+            "The measurement is what retrieval-measure answers for the returned observations, but reciprocal rank ends "
+            "at topK, since the rows beyond it were not returned. A reference of null is a missing reference set; a "
+            "query without labels has a known empty one."
         ),
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=3_072,
 )

@@ -96,6 +96,8 @@ def measure(
     observations: Sequence[Observation],
     required: Container[MetricName] = METRICS,
     ties_cut: Container[str] = (),
+    *,
+    rank_ends_at_k: bool = False,
 ) -> dict[str, object]:
     """Return the figures of every observation with their evidence, and the required aggregates.
 
@@ -104,12 +106,13 @@ def measure(
         observations: At least one, with distinct query ids.
         required: The metrics that are aggregated.
         ties_cut: Ids of queries whose `returned` lacks units that tie with its last one.
+        rank_ends_at_k: Whether reciprocal rank ends at k too; otherwise it looks at all that was returned.
     """
     cutoff = instants.nanoseconds(protocol["cutoff"])
     rows = []
     measured = []
     for observation in observations:
-        known = _known(protocol, cutoff, observation)
+        known = _known(protocol, cutoff, observation, rank_ends_at_k=rank_ends_at_k)
         returned = _returned(observation)
         gains = [unit.counted for unit in returned]
         figures = evidence.figures(known, gains)
@@ -137,7 +140,7 @@ def measure(
             for metric, name in AGGREGATES.items()
             if metric in required
         },
-        "conventions": CONVENTIONS,
+        "conventions": (*_SHARED, RANK_ENDS_AT_K if rank_ends_at_k else _RANK, _TIES, *CAUTIONS),
     }
 
 
@@ -154,7 +157,7 @@ class _Unit(NamedTuple):
         return 0 if self.is_duplicate else self.gain
 
 
-def _known(protocol: Protocol, cutoff: int, observation: Observation) -> Known:
+def _known(protocol: Protocol, cutoff: int, observation: Observation, *, rank_ends_at_k: bool) -> Known:
     labels = observation["labels"]
     differs = (
         instants.nanoseconds(observation["cutoff"]) != cutoff
@@ -172,6 +175,7 @@ def _known(protocol: Protocol, cutoff: int, observation: Observation) -> Known:
     rules = metrics.Rules(observation["k"], evidence.RELEVANT_GAIN)
     return Known(
         rules=rules,
+        rank_ends_at_k=rank_ends_at_k,
         judged=metrics.judge([label["gain"] for label in labels or []], rules),
         reasons=tuple(reason for reason, does_apply in applies.items() if does_apply),
         is_labeled=labels is not None,
@@ -251,7 +255,7 @@ CAUTIONS: Final = (
     "Relevance of what was returned says nothing about whether an answer used it faithfully.",
 )
 
-CONVENTIONS: Final = (
+_SHARED: Final = (
     (
         "Missing evidence is not zero quality: a metric without its evidence is unavailable, with every reason that "
         "applies. An absent label is unknown, not non-relevant, even when the population is complete."
@@ -268,14 +272,17 @@ CONVENTIONS: Final = (
         "An aggregate is the plain mean over every observation, and available only when every one of them is: no "
         "query is dropped."
     ),
-    (
-        "Mean reciprocal rank is not the mean rank: a first relevant unit at rank 4 contributes 1/4. It is cut at k "
-        "here: a query whose first relevant unit stands below k contributes 0."
-    ),
-    (
-        "Tie bounds are the least and the greatest value over every order that equal scores allow. They are no "
-        "model-versus-hybrid report: keep raw scores and tie policy in a separately reviewed protocol. Ordered ids "
-        "alone cannot show how much of the ranking came from tie-breaking."
-    ),
-    *CAUTIONS,
+)
+_RANK: Final = (
+    "Mean reciprocal rank is not the mean rank: a first relevant unit at rank 4 contributes 1/4. It has no cutoff: it "
+    "looks at all that was returned, where precision, recall and nDCG are at k."
+)
+RANK_ENDS_AT_K: Final = (
+    "Mean reciprocal rank is not the mean rank: a first relevant unit at rank 4 contributes 1/4. It ends at k here, as "
+    "what the workflow returned does: a query whose first relevant unit stands below k contributes 0."
+)
+_TIES: Final = (
+    "Tie bounds are the least and the greatest value over every order that equal scores allow. They are no "
+    "model-versus-hybrid report: keep raw scores and tie policy in a separately reviewed protocol. Ordered ids alone "
+    "cannot show how much of the ranking came from tie-breaking."
 )

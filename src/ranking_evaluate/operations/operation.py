@@ -96,6 +96,8 @@ class Operation(Generic[Input]):
         precheck: Looks at the input object before the schema does, for codes that the schema would hide.
         contradictions: Yields where members of a valid input do not go together, which the schema cannot say.
         price_base_units: The price of one successful call, in millionths of the token.
+        inline_bytes: Up to this size a body is evaluated within 2 ms whatever it holds (docs/performance.md), so the
+            service does so on its event loop; 0 sends every body to a worker process.
     """
 
     id: str
@@ -118,6 +120,7 @@ class Operation(Generic[Input]):
     precheck: Callable[[Mapping[str, JsonValue]], None] | None = None
     contradictions: Callable[[Input], Iterable[Violation]] | None = None
     price_base_units: int = 10_000
+    inline_bytes: int = 0
 
     def run(self, body: bytes) -> Evaluation:
         """Return the result of a request body; what it refuses, it refuses with OperationError."""

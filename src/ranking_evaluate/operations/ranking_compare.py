@@ -395,4 +395,5 @@ OPERATION: Final = Operation(
             "whatever the rankings, and six can only if all differ in one direction."
         ),
     ),
+    inline_bytes=8_192,
 )

@@ -271,4 +271,5 @@ OPERATION: Final = Operation(
         "INVALID_INTERVAL",
         "NUMERIC_OVERFLOW",
     ),
+    inline_bytes=8_192,
 )

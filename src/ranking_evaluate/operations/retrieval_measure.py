@@ -97,9 +97,9 @@ OPERATION: Final = Operation(
     name="Strict retrieval measurement",
     description=(
         "Measure what a retrieval system returned for up to 50 queries against explicit reference evidence: precision, "
-        "recall, NDCG and reciprocal rank at k, each either available or unavailable with its reasons. Missing labels, "
-        "partial scans, changed corpora and protocol mismatches never become zeros, an aggregate never drops a query, "
-        "and supplied scores yield exact bounds over every order of their ties."
+        "recall and NDCG at k and reciprocal rank, each either available or unavailable with its reasons. Missing "
+        "labels, partial scans, changed corpora and protocol mismatches never become zeros, an aggregate never drops a "
+        "query, and supplied scores yield exact bounds over every order of their ties."
     ),
     category="data-assurance",
     input_type=MeasurementInput,
@@ -191,7 +191,16 @@ OPERATION: Final = Operation(
             "absent. populationComplete says that every relevant unit is in labels; it does not label what was "
             "returned, so a returned unit that is known not to be relevant needs its label 0."
         ),
+        (
+            "Reciprocal rank has no cutoff: it looks at all of returned, and every unit before the first relevant one "
+            "needs its label. Precision, recall and nDCG look at the first k positions."
+        ),
+        (
+            "A repeated unit keeps its position in the window. Another reading removes repeats before it cuts: then "
+            "[A, A, X, B] at k 3 with A and B relevant gives precision 2/3, where it is 1/3 here."
+        ),
         *CAUTIONS,
     ),
     contradictions=contradictions,
+    inline_bytes=6_144,
 )

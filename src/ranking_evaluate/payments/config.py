@@ -44,22 +44,31 @@ class CdpKey:
     secret: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class X402Network:
+    """A network on which x402 payments are taken, by its CAIP-2 name, and a node of it, where one may be asked."""
+
+    name: str
+    token: Token
+    rpc_url: str | None = field(default=None, repr=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class X402Config:
-    """x402; `asset_name` and `asset_version` are the token's EIP-712 domain, timeouts are seconds in all."""
+    """x402; challenges offer the networks in this order, timeouts are seconds in all."""
 
     pay_to: str
-    network: str
-    asset: str
-    asset_name: str
-    asset_version: str
+    networks: tuple[X402Network, ...]
     facilitator_url: str
     facilitator_authorization: str | None = field(default=None, repr=False)
     cdp_key: CdpKey | None = None
     max_timeout: int = 120
-    rpc_url: str | None = field(default=None, repr=False)
     verify_timeout: float = 10.0
     settle_timeout: float = 90.0
+
+    def on(self, network: str) -> X402Network | None:
+        """Return the network of this name; None where payments on it are not taken."""
+        return next((taken for taken in self.networks if taken.name == network), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,20 @@ class AuthorizationLookup:
         finally:
             await rpc.close()
 
+    async def is_used(self, facts: PaymentFacts) -> bool | None:
+        """Return whether the authorization is used or cancelled in the newest block; None where the chain is silent."""
+        if facts.payer is None:
+            return None
+        rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
+        try:
+            if facts.network != f"eip155:{await rpc.chain_id()}":
+                return None
+            return await _is_used(rpc, facts.asset, [_topic(facts.payer), _topic(facts.payment_id)])
+        except NodeError:
+            return None
+        finally:
+            await rpc.close()
+
     async def _look(self, rpc: JsonRpc, facts: PaymentFacts, payer: str, valid_before: int) -> Evidence:
         chain = await rpc.chain_id()
         if facts.network != f"eip155:{chain}":
@@ -57,8 +71,7 @@ class AuthorizationLookup:
             return Unknown("that transaction does not show this payment")
         # The final block's time is read before the state: read after it, a payment could land in between unseen.
         final = await rpc.final_time()
-        question = {"to": facts.asset, "data": AUTHORIZATION_STATE + "".join(topic[2:] for topic in topics)}
-        used = integer(await rpc.ask("eth_call", question, "latest"))
+        used = await _is_used(rpc, facts.asset, topics)
         if not used and final > valid_before:
             return NeverLanded("the authorization is unused, and a final block is past its expiry")
         if not used:
@@ -93,6 +106,11 @@ class AuthorizationLookup:
         # A transaction may use several authorizations of one payer. Which of them made which transfer its logs do not
         # say, so each needs one: a single transfer must not settle two attempts.
         return [AUTHORIZATION_USED, *topics] in spent and len(paid) >= len(spent)
+
+
+async def _is_used(rpc: JsonRpc, asset: str, topics: Sequence[str]) -> bool:
+    question = {"to": asset, "data": AUTHORIZATION_STATE + "".join(topic[2:] for topic in topics)}
+    return integer(await rpc.ask("eth_call", question, "latest")) != 0
 
 
 def _topic(value: str) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.payments import extension_responses
 from ranking_evaluate.payments.cdp import Sign
 from ranking_evaluate.payments.protocol import (
     NotSent,
+    Readiness,
     Refused,
     Rejected,
     Settled,
@@ -28,44 +31,19 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 from ranking_evaluate.payments.provider_client import Broken, NotConnected, ProviderClient, ProviderError
+from ranking_evaluate.payments.reasons import REFUSED_BEFORE_BROADCAST, code_of, in_words
+from ranking_evaluate.payments.refusing import Refusing
 
 MAX_ANSWER_BYTES: Final = 65_536
 
 TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
-_REASON_CODE: Final = re.compile(r"[a-z0-9_]{1,80}")
 _REPORTED: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
-_EXACT_EVM: Final = "invalid_exact_evm_"
-REFUSED_BEFORE_BROADCAST: Final = frozenset(
-    {
-        f"{_EXACT_EVM}insufficient_balance",
-        f"{_EXACT_EVM}payload_signature",
-        f"{_EXACT_EVM}payload_recipient_mismatch",
-        f"{_EXACT_EVM}payload_authorization_value_mismatch",
-        f"{_EXACT_EVM}payload_authorization_valid_after",
-        f"{_EXACT_EVM}token_name_mismatch",
-        f"{_EXACT_EVM}token_version_mismatch",
-        f"{_EXACT_EVM}eip3009_not_supported",
-        "network_mismatch",
-        "unsupported_scheme",
-        "invalid_payload",
-        "invalid_payment_requirements",
-        "missing_eip712_domain",
-        "asset_not_deployed_contract",
-    }
-)
-"""Reasons given before any broadcast, still true if a first copy of the call landed (docs/lifecycle.md, section 5)."""
+_OWN_STATUSES: Final = frozenset({401, 402, 429})
+"""Not authorized, a bill that is not paid, too many calls: nothing that this call's payer could have caused."""
 
-_WORDS: Final[Mapping[str, str]] = {
-    f"{_EXACT_EVM}insufficient_balance": "the wallet holds less than the price",
-    f"{_EXACT_EVM}payload_signature": "the signature is not the payer's",
-    f"{_EXACT_EVM}payload_recipient_mismatch": "the authorization pays somebody else",
-    f"{_EXACT_EVM}payload_authorization_value_mismatch": "the authorization is for another amount",
-    f"{_EXACT_EVM}payload_authorization_valid_after": "the authorization is not valid yet",
-    f"{_EXACT_EVM}payload_authorization_valid_before": "the authorization has expired",
-    f"{_EXACT_EVM}transaction_simulation_failed": "the transfer would fail on the chain",
-    "insufficient_funds": "the wallet holds less than the price",
-}
+_ABOUT_THE_CALL: Final = frozenset({400, 422})
+"""Statuses that speak of what a call holds, which a payer has written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +56,7 @@ class Answer:
     status: int
     document: dict[str, Any] | None
     retry_after: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class FacilitatorError(Exception):
@@ -118,6 +97,11 @@ class Facilitator:
         client = partial(ProviderClient, "the facilitator", max_bytes=MAX_ANSWER_BYTES, headers=headers)
         self._asking = client(seconds=verify_timeout)
         self._settling = client(seconds=settle_timeout, fresh=True)
+        self._refusing = Refusing("the facilitator")
+
+    def ready(self) -> Readiness:
+        """Return whether it answers calls, as far as the last ones tell."""
+        return self._refusing.ready()
 
     async def close(self) -> None:
         """Close the connections."""
@@ -137,6 +121,7 @@ class Facilitator:
             answer = await self._ask("POST", "/verify", body)
         except FacilitatorError as error:
             return Unreachable(str(error))
+        self._note("/verify", answer, verdict="isValid")
         return classify_verification(answer, payer=payer)
 
     async def settle(self, body: bytes, *, network: str, payer: str) -> Settlement:
@@ -154,7 +139,22 @@ class Facilitator:
             return Uncertain(f"the connection broke while the facilitator was settling ({error.cause})")
         except ProviderError as error:
             return Uncertain(str(error))
+        self._note("/settle", answer, verdict="success")
+        if _succeeded(answer) and not _has_hash(answer):
+            telemetry.alarm(
+                "no_transaction_hash",
+                "the facilitator reports success without a transaction hash: it cannot be used",
+                reported_transaction=_reported((answer.document or {}).get("transaction")),
+            )
         return classify_settlement(answer, network=network, payer=payer)
+
+    def _note(self, call: str, answer: Answer, *, verdict: str) -> None:
+        """Note what an answer says beside its verdict: of the extensions, or that it has none for its own reasons."""
+        extension_responses.note(answer.headers.get(extension_responses.HEADER), call)
+        if isinstance((answer.document or {}).get(verdict), bool):
+            self._refusing.answered(call)
+        elif (code := own_reason(answer)) is not None:
+            self._refusing.refused(call, code)
 
     async def _ask(self, method: str, path: str, body: bytes | None) -> Answer:
         url = self._url + path
@@ -179,7 +179,19 @@ async def _exchange(
         document = intake.read(answer.body)
     except OperationError:
         document = None
-    return Answer(answer.status, document if isinstance(document, dict) else None, answer.retry_after)
+    read = document if isinstance(document, dict) else None
+    return Answer(answer.status, read, answer.retry_after, answer.headers)
+
+
+def own_reason(answer: Answer) -> str | None:
+    """Return why a facilitator gave no verdict, where the reason is its own and not what the call holds; else None.
+
+    The reason is its gateway's errorType, as CDP has it, or its status.
+    """
+    code = code_of((answer.document or {}).get("errorType"))
+    if answer.status in _OWN_STATUSES:
+        return code or f"status {answer.status}"
+    return code if 400 <= answer.status < 500 and answer.status not in _ABOUT_THE_CALL else None
 
 
 def classify_verification(answer: Answer, *, payer: str) -> Verification:
@@ -215,13 +227,14 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
     code, reported = code_of(reason) or code_of(document.get("errorType")), _reported(transaction)
     if success is True and answer.status == 200:
         if not (isinstance(transaction, str) and TRANSACTION.fullmatch(transaction)):
-            return Uncertain("the facilitator reports success without a transaction", code, reported)
+            return Uncertain("the facilitator reports success without a transaction hash", code, reported)
         if document.get("network") != network:
             return Uncertain("the facilitator reports success on another network", code, reported)
         if not _same_address(document.get("payer"), payer):
             return Uncertain("the facilitator reports success for another payer", code, reported)
         return Settled(receipt="", transaction=transaction.lower(), payer=payer)
-    if success is False and transaction == "" and answer.status < 500 and not 300 <= answer.status < 400:
+    # CDP leaves the transaction of a refusal out, the SDKs write an empty one.
+    if success is False and transaction in (None, "") and answer.status < 500 and not 300 <= answer.status < 400:
         if isinstance(reason, str) and reason in REFUSED_BEFORE_BROADCAST:
             return Refused(in_words(reason), code=code)
         words = f"the facilitator failed for a reason that does not exclude a payment: {in_words(reason)}"
@@ -229,21 +242,18 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
     return Uncertain(f"the facilitator answered status {answer.status} without a definite outcome", code, reported)
 
 
-def code_of(reason: object) -> str | None:
-    """Return a facilitator's reason where it is a plain code; its free text is nobody's to keep."""
-    return reason if isinstance(reason, str) and _REASON_CODE.fullmatch(reason) else None
+def _succeeded(answer: Answer) -> bool:
+    return answer.status == 200 and (answer.document or {}).get("success") is True
+
+
+def _has_hash(answer: Answer) -> bool:
+    transaction = (answer.document or {}).get("transaction")
+    return isinstance(transaction, str) and TRANSACTION.fullmatch(transaction) is not None
 
 
 def _reported(transaction: object) -> str | None:
     """Return what a facilitator names as the transaction, where it looks like the name of one."""
     return transaction if isinstance(transaction, str) and _REPORTED.fullmatch(transaction) else None
-
-
-def in_words(reason: object) -> str:
-    """Return a facilitator's reason in our own words; of its own text only a plain code is let through."""
-    if not (isinstance(reason, str) and _REASON_CODE.fullmatch(reason)):
-        return "the facilitator gave no reason"
-    return _WORDS.get(reason, f"the facilitator's reason is {reason}")
 
 
 def _same_address(said: object, ours: str) -> bool:

@@ -12,7 +12,7 @@ AMOUNT_DECIMALS: Final = 6
 
 
 class Terms(NamedTuple):
-    """What a protocol takes, for documents and readiness."""
+    """One token in which a protocol is paid, for documents and readiness."""
 
     network: str
     asset: str
@@ -37,13 +37,13 @@ class Announcement:
 
     Attributes:
         accepts: The terms as the protocol writes them; empty for one that has no such form.
-        offer: An entry of `offers` in OpenAPI's x-payment-info.
-        protocol: An entry of `protocols` there, in the other dialect.
+        offers: The entries of `offers` in OpenAPI's x-payment-info.
+        protocols: The entries of `protocols` there, in the other dialect.
     """
 
     accepts: tuple[Mapping[str, object], ...]
-    offer: Mapping[str, object]
-    protocol: Mapping[str, object]
+    offers: tuple[Mapping[str, object], ...]
+    protocols: tuple[Mapping[str, object], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +234,8 @@ class PaymentProtocol(Protocol):
     async def close(self) -> None:
         """Close the connections."""
 
-    def terms(self) -> Terms:
-        """Return what is taken."""
+    def terms(self) -> tuple[Terms, ...]:
+        """Return what is taken, the preferred first: an entry for each network and token, at least one."""
 
     def announce(self, amount: int) -> Announcement:
         """Return how documents announce the price of `amount` base units."""
@@ -244,7 +244,7 @@ class PaymentProtocol(Protocol):
         """Return whether a challenge can be made and a credential be taken now."""
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
-        """Return the terms for the offer; `reason` says why a credential was refused."""
+        """Return the terms for the offer, by the settings alone; `reason` says why a credential was refused."""
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential in the request, parsed only: no signature, expiry or digest is checked.

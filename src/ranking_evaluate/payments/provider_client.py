@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -64,11 +65,15 @@ class TooLarge(ProviderError):
 
 
 class Answer(NamedTuple):
-    """A provider's answer, whole and within the bound; `retry_after` is in seconds."""
+    """A provider's answer, whole and within the bound.
+
+    The names of its headers are read in any case; `retry_after` is in seconds.
+    """
 
     status: int
     body: bytes
     retry_after: int | None = None
+    headers: Mapping[str, str] = MappingProxyType({})
 
 
 class ProviderClient:
@@ -136,7 +141,8 @@ class ProviderClient:
                 received += chunk
                 if len(received) > self._max_bytes:
                     raise TooLarge(f"{self._provider}'s answer is over {self._max_bytes // 1024} KiB")
-        return Answer(response.status, bytes(received), retry_after(response.headers.get("retry-after", "")))
+        waits = retry_after(response.headers.get("retry-after", ""))
+        return Answer(response.status, bytes(received), waits, response.headers)
 
     def _open(self) -> aiohttp.ClientSession:
         # Made at the first call: it needs a running loop.

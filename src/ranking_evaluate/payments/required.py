@@ -35,13 +35,15 @@ async def payment_required(
     headers = dict(challenge.headers)
     if receipt is not None:
         headers[protocol.wire.receipt_header.lower()] = receipt
-    terms = protocol.terms()
-    asked = {
-        "protocol": protocol.wire.name,
-        "amount": str(offer.amount),
-        "asset": terms.asset,
-        "network": terms.network,
-        "recipient": terms.pay_to,
-    }
-    members = {**challenge.members, "payment": [asked], "documentation": urljoin(offer.url, "/llms.txt")}
+    asked = [
+        {
+            "protocol": protocol.wire.name,
+            "amount": str(offer.amount),
+            "asset": terms.asset,
+            "network": terms.network,
+            "recipient": terms.pay_to,
+        }
+        for terms in protocol.terms()
+    ]
+    members = {**challenge.members, "payment": asked, "documentation": urljoin(offer.url, "/llms.txt")}
     return PaymentRequired(code, detail, cause=cause, headers=headers, members=members)

@@ -1,9 +1,9 @@
-"""An x402 facilitator for one local chain: the SDK's own, behind /supported, /verify and /settle."""
+"""An x402 facilitator for local chains: the SDK's own, behind /supported, /verify and /settle."""
 
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -19,7 +19,6 @@ from x402.schemas import (
     SchemeNotFoundError,
     SettleRequest,
     SettleResponse,
-    SupportedResponse,
     VerifyRequest,
     VerifyResponse,
 )
@@ -37,8 +36,8 @@ class OrderedSigner(FacilitatorWeb3Signer):
     nonce whose transaction was never sent would hold up all later ones. Waiting for receipts stays concurrent.
     """
 
-    def __init__(self, key: str, rpc: str) -> None:
-        super().__init__(key, rpc, confirmation_timeout_seconds=CONFIRMATION_SECONDS)
+    def __init__(self, key: str, rpc: str, confirmation_seconds: float) -> None:
+        super().__init__(key, rpc, confirmation_timeout_seconds=confirmation_seconds)
         self._sending = threading.Lock()
 
     def write_contract(
@@ -54,27 +53,35 @@ class OrderedSigner(FacilitatorWeb3Signer):
                 raise
 
 
-def facilitator_app(*, rpc: str, key: str, network: str) -> FastAPI:
+def facilitator_app(
+    *, key: str, nodes: Mapping[str, str], confirmation_seconds: float = CONFIRMATION_SECONDS
+) -> FastAPI:
     """Return the facilitator as an application.
 
     Its routes block on the chain, so they are plain functions, which FastAPI runs in threads.
 
     Args:
-        rpc: The chain's JSON-RPC address.
         key: The private key that pays for the transactions.
-        network: The chain's CAIP-2 name.
+        nodes: By the CAIP-2 name of each chain, its JSON-RPC address.
+        confirmation_seconds: How long a settlement waits until its transaction is in a block.
     """
-    facilitator = x402FacilitatorSync()
-    facilitator.register([network], ExactEvmFacilitatorScheme(OrderedSigner(key, rpc)))
+    # One for each chain: one for both would ask the first chain about payments on the second, since the SDK takes a
+    # scheme that is registered for an EVM network for a scheme of all of them.
+    facilitators = {
+        network: _facilitator(network, OrderedSigner(key, rpc, confirmation_seconds)) for network, rpc in nodes.items()
+    }
+    no_chain = x402FacilitatorSync()
     app = FastAPI(openapi_url=None)
 
     @app.get("/supported")
     def supported() -> JSONResponse:
-        answer: SupportedResponse = facilitator.get_supported()
-        return _json(answer)
+        answers = [facilitator.get_supported() for facilitator in facilitators.values()]
+        kinds = [kind for answer in answers for kind in answer.kinds]
+        return _json(answers[0].model_copy(update={"kinds": kinds}))
 
     @app.post("/verify")
     def verify(asked: VerifyRequest) -> JSONResponse:
+        facilitator = facilitators.get(asked.payment_requirements.network, no_chain)
         try:
             return _json(facilitator.verify(asked.payment_payload, asked.payment_requirements))
         except SchemeNotFoundError:
@@ -82,15 +89,22 @@ def facilitator_app(*, rpc: str, key: str, network: str) -> FastAPI:
 
     @app.post("/settle")
     def settle(asked: SettleRequest) -> JSONResponse:
+        network = asked.payment_requirements.network
+        facilitator = facilitators.get(network, no_chain)
         try:
             return _json(facilitator.settle(asked.payment_payload, asked.payment_requirements))
         except SchemeNotFoundError:
-            network = asked.payment_requirements.network
             return _json(
                 SettleResponse(success=False, error_reason=ERR_UNSUPPORTED_SCHEME, transaction="", network=network)
             )
 
     return app
+
+
+def _facilitator(network: str, signer: OrderedSigner) -> x402FacilitatorSync:
+    facilitator = x402FacilitatorSync()
+    facilitator.register([network], ExactEvmFacilitatorScheme(signer))
+    return facilitator
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,6 +11,22 @@ class Wallet:
 
     key: str = field(repr=False)
     address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FundedNetwork:
+    """A network beside a protocol's first one, on which its payer has money too.
+
+    `fund` gives an address base units; the other members are as in `FundedProtocol`.
+    """
+
+    network: str
+    asset: str
+    asset_name: str
+    rpc: str
+    balance: Callable[[str], int] = field(repr=False)
+    is_confirmed: Callable[[str], bool] = field(repr=False)
+    fund: Callable[[str, int], None] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +48,7 @@ class FundedProtocol:
         takes_gas_in_asset: Whether the payer pays the chain's fee in the asset itself, on top of the price.
         balance: Returns an address's balance in base units, as the chain says.
         is_confirmed: Returns whether the chain holds this transaction as a successful one.
+        others: The networks beside the first one, in the order of the challenges.
     """
 
     protocol: str
@@ -41,9 +59,10 @@ class FundedProtocol:
     payer: Wallet
     payee: str
     environment: Mapping[str, str] = field(repr=False)
-    info: Mapping[str, str | int] = field(repr=False)
+    info: Mapping[str, Any] = field(repr=False)
     exports: Mapping[str, str]
     rpc: str
     takes_gas_in_asset: bool = False
     balance: Callable[[str], int] = field(repr=False)
     is_confirmed: Callable[[str], bool] = field(repr=False)
+    others: tuple[FundedNetwork, ...] = ()

@@ -29,7 +29,7 @@ class Sandbox:
         port: The service's port on the loopback interface, or 0 for a free one.
         environment: Settings of the service beside or instead of the sandbox's own.
         command: What to run instead of `ranking-evaluate`, before the arguments of `serve`.
-        x402_network: What the chain of x402 calls itself, see `x402_protocol`.
+        x402_networks: What the chains of x402 call themselves, see `x402_protocol`.
 
     Attributes:
         origin: The service's address.
@@ -44,12 +44,12 @@ class Sandbox:
         port: int = 0,
         environment: Mapping[str, str] | None = None,
         command: Sequence[str | Path] | None = None,
-        x402_network: str = LOCAL,
+        x402_networks: Sequence[str] = (LOCAL,),
     ) -> None:
         self._port = port
         self._environment = environment or {}
         self._command = command or [Path(sysconfig.get_path("scripts")) / "ranking-evaluate"]
-        self._x402_network = x402_network
+        self._x402_networks = x402_networks
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class Sandbox:
             self.database = f"sqlite:///{self.processes.directory / 'attempts.db'}"
             payer = new_wallet()
             self.protocols = (
-                opening.enter_context(x402_protocol(self.processes, payer, self._x402_network)),
+                opening.enter_context(x402_protocol(self.processes, payer, self._x402_networks)),
                 opening.enter_context(mpp_protocol(self.processes, payer)),
             )
             port = self._port or free_port()

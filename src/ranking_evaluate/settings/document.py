@@ -21,7 +21,7 @@ need.
 
 _NOTES: Final = {
     Group.X402: "x402 is sold when all required variables are set; some of them alone stop the start. "
-    "One protocol on a mainnet and the other on a testnet stop it too.",
+    "A mainnet beside a testnet, of one protocol or of both, stops it too.",
     Group.COINBASE: f"Both are required when `{PREFIX}X402_FACILITATOR_URL` is `cdp`, and not read otherwise. "
     "Coinbase chose the names, so they have no prefix.",
     Group.MPP: "MPP is sold when all required variables are set; some of them alone stop the start.",

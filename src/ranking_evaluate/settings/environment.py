@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from ranking_evaluate.payments.config import (
     CDP_FACILITATOR,
-    TEMPO_MAINNET,
     TESTNETS,
-    USDC,
     CdpKey,
     MppConfig,
     X402Config,
 )
-from ranking_evaluate.settings import values
+from ranking_evaluate.settings import networks, values
 from ranking_evaluate.settings.variables import PREFIX, VARIABLES, Group, Variable, variables_of
 
 
@@ -44,6 +42,8 @@ class Settings:
     payment_rate: str | None
     rate_storage_url: str = field(repr=False)
     max_in_flight: int
+    evaluation_workers: int | None
+    evaluation_rate: str | None
     trusted_proxies: tuple[str, ...]
     cors_origins: tuple[str, ...]
     log_level: str
@@ -105,10 +105,12 @@ class _Reader:
             found["PUBLIC_ORIGIN"] = self._bound_origin(host, port)
         x402, mpp = self._is_configured(Group.X402), self._is_configured(Group.MPP)
         if x402:
-            self._check_token(found)
             self._check_coinbase_key(found)
-        if x402 and mpp and not self.faults:
-            self._refuse_mixed_money(found)
+        if x402 and found["X402_NETWORK"]:
+            for name, text in networks.faults(found):
+                self._fault(name, text)
+        if x402 and not self.faults:
+            self._refuse_mixed_money(found["X402_NETWORK"], found["MPP_CHAIN_ID"] if mpp else None)
         if self.faults:
             raise SettingsError(self.faults)
         return Settings(
@@ -155,13 +157,6 @@ class _Reader:
             )
         return bool(given) and not missing
 
-    def _check_token(self, found: Mapping[str, Any]) -> None:
-        network = found["X402_NETWORK"]
-        own = [self._is_set(VARIABLES[name]) for name in ("X402_ASSET", "X402_ASSET_NAME", "X402_ASSET_VERSION")]
-        if network and not all(own) and (any(own) or network not in USDC):
-            why = "one of them is set" if network in USDC else f"{network} has no known USDC"
-            self._fault("X402_ASSET", f"X402_ASSET, X402_ASSET_NAME and X402_ASSET_VERSION go together: {why}")
-
     def _check_coinbase_key(self, found: Mapping[str, Any]) -> None:
         if found["X402_FACILITATOR_URL"] != CDP_FACILITATOR:
             return
@@ -171,13 +166,16 @@ class _Reader:
         if self._is_set(VARIABLES["X402_FACILITATOR_AUTHORIZATION"]):
             self._fault("X402_FACILITATOR_AUTHORIZATION", "not with the facilitator cdp, whose requests are signed")
 
-    def _refuse_mixed_money(self, found: Mapping[str, Any]) -> None:
-        network, chain_id = found["X402_NETWORK"], found["MPP_CHAIN_ID"]
-        if (network in TESTNETS) == (chain_id == TEMPO_MAINNET):
+    def _refuse_mixed_money(self, networks: Sequence[str], mpp_chain_id: int | None) -> None:
+        """Note a fault where some networks have real money and others worthless money."""
+        kinds = {network in TESTNETS: network for network in networks}
+        if mpp_chain_id is not None:
+            kinds.setdefault(f"eip155:{mpp_chain_id}" in TESTNETS, f"MPP_CHAIN_ID {mpp_chain_id}")
+        if len(kinds) > 1:
             self._fault(
                 "X402_NETWORK",
-                f"{network} and MPP_CHAIN_ID {chain_id} mix a mainnet with a testnet: "
-                "choose two mainnets or two testnets",
+                f"{kinds[False]} and {kinds[True]} mix a mainnet with a testnet: "
+                "choose mainnets alone or testnets alone",
             )
 
 
@@ -190,13 +188,12 @@ def _deadlines(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _x402(found: Mapping[str, Any]) -> X402Config:
-    fields = _fields(found, Group.X402)
-    if fields["asset"] is None:
-        known = USDC[fields["network"]]
-        fields |= {"asset": known.asset, "asset_name": known.name, "asset_version": known.version}
+    fields = {variable.field: found[variable.name] for variable in variables_of(Group.X402)}
+    for name in networks.BY_NETWORK:
+        del fields[VARIABLES[name].field]
     by_coinbase = fields["facilitator_url"] == CDP_FACILITATOR
     key = CdpKey(found["CDP_API_KEY_ID"], found["CDP_API_KEY_SECRET"]) if by_coinbase else None
-    return X402Config(**fields, **_deadlines(found), cdp_key=key)
+    return X402Config(**fields, **_deadlines(found), networks=networks.of(found), cdp_key=key)
 
 
 def _mpp(found: Mapping[str, Any]) -> MppConfig:

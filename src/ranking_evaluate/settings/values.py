@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -16,6 +17,9 @@ MAX_CURRENCIES: Final = 2
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{40}")
 _NETWORK: Final = re.compile(r"eip155:[1-9][0-9]{0,17}")
+_PAIR: Final = re.compile(rf"{_NETWORK.pattern}\s*=")
+# A comma may stand in a value: only one before another pair ends it.
+_NEXT_PAIR: Final = re.compile(rf",\s*(?={_PAIR.pattern})")
 
 
 def is_loopback(host: str) -> bool:
@@ -46,11 +50,36 @@ def currencies(value: str) -> tuple[str, ...]:
     return found
 
 
-def network(value: str) -> str:
-    """Return a CAIP-2 network of EVM chains."""
-    if not _NETWORK.fullmatch(value):
-        raise ValueError("not a CAIP-2 network such as eip155:8453")
-    return value
+def networks(value: str) -> tuple[str, ...]:
+    """Return CAIP-2 networks of EVM chains, each once."""
+    networks = tuple(part.strip() for part in value.split(","))
+    if not all(map(_NETWORK.fullmatch, networks)):
+        raise ValueError("not a CAIP-2 network such as eip155:8453, or several separated by commas")
+    if len(set(networks)) < len(networks):
+        raise ValueError("names a network twice")
+    return networks
+
+
+def on_networks(check: Callable[[str], str]) -> Callable[[str], Mapping[str, str]]:
+    """Return a check of one value, for the one network, or of `network=value` pairs separated by commas.
+
+    Args:
+        check: The check of one value.
+
+    Returns:
+        A check whose result has the values by network; the one value of the one network stands under an empty name.
+    """
+
+    def checked(value: str) -> Mapping[str, str]:
+        if not _PAIR.match(value):
+            return {"": check(value)}
+        pairs = [pair.partition("=") for pair in _NEXT_PAIR.split(value)]
+        found = {network.strip(): check(text.strip()) for network, _, text in pairs}
+        if len(found) < len(pairs):
+            raise ValueError("names a network twice")
+        return found
+
+    return checked
 
 
 def url(value: str) -> str:
@@ -59,6 +88,8 @@ def url(value: str) -> str:
     # Asking for a port that is none raises a ValueError of its own.
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.port == 0 or parts.query or parts.fragment:
         raise ValueError("not an http or https URL")
+    if "," in parts.netloc:
+        raise ValueError("not one http or https URL: each of several needs its network, as network=url")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("must be https, except for a loopback address: use a tunnel to one, or TLS")
     return value

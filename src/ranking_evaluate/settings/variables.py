@@ -1,7 +1,7 @@
 """The one table of settings: reading, refusals, defaults and docs/settings.md come from it.
 
 A new setting is a row here and a field of that name, in lower case, in `Settings`; for a variable of a protocol, in
-`X402Config` or `MppConfig`, without the protocol's prefix.
+`X402Config` or `MppConfig`, without the protocol's prefix. `settings/networks.py` reads those that x402 has by network.
 """
 
 from __future__ import annotations
@@ -142,6 +142,22 @@ _TABLE: Final = (
     Variable(Group.LIMITS, "MAX_IN_FLIGHT", values.count, "How many requests are served at once.", default="256"),
     Variable(
         Group.LIMITS,
+        "EVALUATION_WORKERS",
+        values.count,
+        "How many processes evaluate what takes more than 2 ms.",
+        default_rule="one less than the processor cores that the service may use, at least one",
+    ),
+    Variable(
+        Group.LIMITS,
+        "EVALUATION_RATE",
+        values.rate,
+        "Seconds that these processes may work for one client, counted by each service process alone; an empty "
+        "variable switches the limit off.",
+        default="20/minute",
+        may_be_empty=True,
+    ),
+    Variable(
+        Group.LIMITS,
         "VERIFY_TIMEOUT",
         values.seconds,
         "Seconds that a verification may take, 0.1 to 600.",
@@ -154,8 +170,9 @@ _TABLE: Final = (
     Variable(
         Group.X402,
         "X402_NETWORK",
-        values.network,
-        "The CAIP-2 name of the network, such as `eip155:8453` (Base) or `eip155:84532` (its testnet).",
+        values.networks,
+        "The CAIP-2 name of the network, such as `eip155:8453` (Base) or `eip155:84532` (its testnet); or several, "
+        "separated by commas, the preferred one first.",
         required=True,
     ),
     Variable(
@@ -174,13 +191,28 @@ _TABLE: Final = (
     Variable(
         Group.X402,
         "X402_ASSET",
-        values.address,
-        "The address of the token, which must have six decimals. The three `X402_ASSET` variables go together.",
+        values.on_networks(values.address),
+        "The address of the token, which must have six decimals. The three `X402_ASSET` variables go together. With "
+        "several networks each holds `network=value` pairs, separated by commas; networks with a known USDC may be "
+        "left out.",
+        nothing={},
         default_rule="the network's USDC, where it is known",
     ),
-    Variable(Group.X402, "X402_ASSET_NAME", str, "The name in the token's EIP-712 domain.", default_rule="that USDC's"),
     Variable(
-        Group.X402, "X402_ASSET_VERSION", str, "The version in the token's EIP-712 domain.", default_rule="that USDC's"
+        Group.X402,
+        "X402_ASSET_NAME",
+        values.on_networks(str),
+        "The name in the token's EIP-712 domain.",
+        nothing={},
+        default_rule="that USDC's",
+    ),
+    Variable(
+        Group.X402,
+        "X402_ASSET_VERSION",
+        values.on_networks(str),
+        "The version in the token's EIP-712 domain.",
+        nothing={},
+        default_rule="that USDC's",
     ),
     Variable(
         Group.X402,
@@ -189,7 +221,14 @@ _TABLE: Final = (
         "The challenge's `maxTimeoutSeconds`: how long a signed payment may be valid, 30 to 600.",
         default="120",
     ),
-    Variable(Group.X402, "X402_RPC_URL", values.url, "A JSON-RPC node of the network, for `attempts show --check`."),
+    Variable(
+        Group.X402,
+        "X402_RPC_URL",
+        values.on_networks(values.url),
+        "A JSON-RPC node of the network, for `attempts show --check`. With several networks, `network=url` pairs, "
+        "separated by commas; the start names the networks that are left out.",
+        nothing={},
+    ),
     Variable(Group.COINBASE, "CDP_API_KEY_ID", str, "The id of the API key that requests are signed with."),
     Variable(Group.COINBASE, "CDP_API_KEY_SECRET", str, "The secret of that key."),
     Variable(Group.MPP, "MPP_RECIPIENT", values.address, "The address that is paid.", required=True),

@@ -3,10 +3,13 @@
 from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
 from ranking_evaluate.telemetry.metrics import (
     CUT_OFF,
+    EVALUATIONS_REFUSED,
+    EVALUATIONS_WAITING,
     IN_FLIGHT,
     RATE_STORAGE_FAILURES,
     UNCERTAIN,
     UNCERTAIN_AGE,
+    count_extension_response,
     count_sale,
     count_settlement,
     serve_metrics,
@@ -17,6 +20,8 @@ from ranking_evaluate.telemetry.reports import Request, alarm, log_request
 
 __all__ = [
     "CUT_OFF",
+    "EVALUATIONS_REFUSED",
+    "EVALUATIONS_WAITING",
     "IN_FLIGHT",
     "RATE_STORAGE_FAILURES",
     "UNCERTAIN",
@@ -24,6 +29,7 @@ __all__ = [
     "Request",
     "alarm",
     "configure_logs",
+    "count_extension_response",
     "count_sale",
     "count_settlement",
     "keep_telling_repeats",

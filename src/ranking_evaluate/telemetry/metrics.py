@@ -41,6 +41,15 @@ REQUEST_SECONDS: Final = Histogram(
     registry=REGISTRY,
 )
 IN_FLIGHT: Final = Gauge("ranking_evaluate_in_flight", "Requests being served.", registry=REGISTRY)
+EVALUATIONS_WAITING: Final = Gauge(
+    "ranking_evaluate_evaluations_waiting", "Inputs that wait for a worker process.", registry=REGISTRY
+)
+EVALUATIONS_REFUSED: Final = Counter(
+    "ranking_evaluate_evaluations_refused",
+    "Inputs that were not evaluated: full (too many waiting), late (not done in time), lost (the worker died).",
+    ["why"],
+    registry=REGISTRY,
+)
 CUT_OFF: Final = Counter(
     "ranking_evaluate_cut_off", "Connections that were cut off, and why.", ["reason"], registry=REGISTRY
 )
@@ -54,6 +63,12 @@ _SETTLE_SECONDS: Final = Histogram(
     buckets=(0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 90, 120),
     registry=REGISTRY,
 )
+_EXTENSION_RESPONSES: Final = Counter(
+    "ranking_evaluate_extension_responses",
+    "What the facilitator said of an extension that it was sent; status other is any word of its own.",
+    ["extension", "status"],
+    registry=REGISTRY,
+)
 _SOLD: Final = Counter(
     "ranking_evaluate_sold_base_units",
     "Base units of the asset in payments that this process recorded as received.",
@@ -62,7 +77,7 @@ _SOLD: Final = Counter(
 )
 ALARMS: Final = Counter(
     "ranking_evaluate_alarms",
-    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs.",
+    "What an operator must look at: unrecorded_money, settled_after_release, replay_differs, no_transaction_hash.",
     ["what"],
     registry=REGISTRY,
 )
@@ -91,6 +106,11 @@ def count_settlement(protocol: str, outcome: str, seconds: float) -> None:
     """Count one settle call."""
     _SETTLEMENTS.labels(protocol, outcome).inc()
     _SETTLE_SECONDS.labels(protocol).observe(seconds)
+
+
+def count_extension_response(extension: str, status: str) -> None:
+    """Count what a facilitator said of an extension."""
+    _EXTENSION_RESPONSES.labels(extension, status).inc()
 
 
 def count_sale(protocol: str, operation: str, network: str, asset: str, amount: int) -> None:

@@ -20,6 +20,7 @@ from ranking_evaluate.cli.payers.payer import (
     Signed,
     account_of,
     check_price,
+    nothing_payable,
 )
 from ranking_evaluate.core.visible import visible
 from ranking_evaluate.payments.mpp.wire import WIRE
@@ -48,11 +49,14 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     from mpp.methods.tempo import client as tempo
     from mpp.runtime import CredentialParams
 
-    offers = [offer for offer in _payment_challenges(challenge, Challenge) if _is_plain_charge(offer, mandate)]
+    offered = _payment_challenges(challenge, Challenge)
+    if not offered:
+        raise PayError("The 402 carries no MPP offer that can be read. Nothing was paid.")
+    reasons = [_why_not(offer, mandate) for offer in offered]
+    offers = [offer for offer, reason in zip(offered, reasons, strict=True) if reason is None]
     if not offers:
-        raise PayError(
-            "The 402 has no Tempo charge that may be paid: without --asset only dollars that the SDK knows are taken. "
-            "Nothing was paid."
+        raise nothing_payable(
+            [f"{offer.method} {offer.intent}: {reason}" for offer, reason in zip(offered, reasons, strict=True)]
         )
     offer = min(offers, key=lambda each: int(each.request["amount"]))
     cost = Decimal(offer.request["amount"]).scaleb(-TOKEN_DECIMALS)
@@ -107,25 +111,50 @@ def _payment_challenges(challenge: httpx.Response, kind: Any) -> list[Any]:  # n
     return found
 
 
-def _is_plain_charge(offer: Any, mandate: Mandate) -> bool:  # noqa: ANN401 - the SDK's challenge.
+def _why_not(offer: Any, mandate: Mandate) -> str | None:  # noqa: ANN401 - the SDK's challenge.
+    """Return why an offer is not paid, or None."""
+    if (offer.method, offer.intent) != ("tempo", "charge"):
+        return "only Tempo charges are paid"
+    if (offer.opaque or {}).get("idempotencyKey") != mandate.key:
+        return (
+            "the offer is not tied to this idempotency key (opaque.idempotencyKey), so an answer that is lost could "
+            "not be asked for again"
+        )
     request, details = offer.request, offer.request.get("methodDetails")
-    currency, modes = request.get("currency"), "supportedModes"
-    return (
-        (offer.method, offer.intent) == ("tempo", "charge")
-        and (offer.opaque or {}).get("idempotencyKey") == mandate.key
-        and isinstance(details, dict)
+    currency = request.get("currency")
+    if not (
+        isinstance(details, dict)
         and isinstance(details.get("chainId"), int)
-        and not details.get("feePayer")
-        and not details.get("splits")
-        and (modes not in details or (isinstance(details[modes], list) and "pull" in details[modes]))
         and re.fullmatch(r"[0-9]{1,40}", str(request.get("amount"))) is not None
         and isinstance(request.get("recipient"), str)
         and isinstance(currency, str)
-        and (
-            _is_known_dollar(details["chainId"], currency)
-            if mandate.asset is None
-            else currency.lower() == mandate.asset.lower()
-        )
+    ):
+        return "its chain, amount, currency or recipient cannot be read"
+    return _why_not_this_way(details) or _why_not_in(details["chainId"], currency, mandate)
+
+
+def _why_not_this_way(details: Mapping[str, Any]) -> str | None:
+    """Return why a charge with these details is not paid, or None."""
+    if details.get("feePayer"):
+        return "somebody else is to pay its fee"
+    if details.get("splits"):
+        return "it pays several recipients"
+    modes = details.get("supportedModes", ["pull"])
+    is_pulled = isinstance(modes, list) and "pull" in modes
+    return None if is_pulled else "the server does not broadcast the payment itself (pull mode)"
+
+
+def _why_not_in(chain_id: int, currency: str, mandate: Mandate) -> str | None:
+    """Return why there is no paying in this currency on this chain, or None."""
+    if mandate.network is not None and mandate.network != f"eip155:{chain_id}":
+        return f"it is on eip155:{chain_id}, another network than --network {mandate.network}"
+    if mandate.asset is not None:
+        is_named = currency.lower() == mandate.asset.lower()
+        return None if is_named else f"it is in {currency}, another asset than --asset {mandate.asset}"
+    if _is_known_dollar(chain_id, currency):
+        return None
+    return (
+        f"without --asset only dollars that the SDK knows are paid, and {currency} on eip155:{chain_id} is none of them"
     )
 
 

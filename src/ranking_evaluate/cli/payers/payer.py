@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeVar
@@ -10,11 +10,15 @@ from typing import Any, Final, TypeVar
 import httpx
 
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.core.visible import visible
 
 Account = TypeVar("Account")
 
 LOCAL_CHAINS: Final = frozenset({1337, 31337})
 """The ids that chains on one's own machine have; on them alone any token may be paid with, for it is worth nothing."""
+
+OFFERS_TOLD: Final = 5
+"""A server may offer thousands; of so many it is said why they are not paid."""
 
 NOT_CHARGED: Final = 1
 UNCLEAR: Final = 3
@@ -43,6 +47,7 @@ class Mandate:
         asset: The one asset to pay with; None takes only the dollars that the protocol's SDK knows.
         decimals: How many decimals that asset has, where the SDK does not know it: of cents on one token another one
             makes a hundred dollars, so nothing is assumed.
+        network: The one network to pay on, such as `eip155:8453`; None takes any.
         rpc_url: The node of the chain, where signing needs one; None takes the one that the SDK knows.
     """
 
@@ -51,6 +56,7 @@ class Mandate:
     max_amount: Decimal
     asset: str | None = None
     decimals: int | None = None
+    network: str | None = None
     rpc_url: str | None = None
 
 
@@ -97,6 +103,13 @@ def check_price(cost: Decimal, mandate: Mandate) -> None:
         raise PayError(
             f"The price is {cost.normalize():f}, more than the {mandate.max_amount:f} allowed. Nothing was paid."
         )
+
+
+def nothing_payable(reasons: Sequence[str]) -> PayError:
+    """Return the refusal of a 402 with nothing that may be paid, with the reason for each of its offers."""
+    shown = "; ".join(visible(reason) for reason in reasons[:OFFERS_TOLD])
+    more = f"; and {len(reasons) - OFFERS_TOLD} more" if len(reasons) > OFFERS_TOLD else ""
+    return PayError(f"No offer can be paid: {shown}{more}. Nothing was paid.")
 
 
 def account_of(from_key: Callable[[str], Account], mandate: Mandate) -> Account:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 
@@ -18,9 +18,13 @@ from ranking_evaluate.cli.payers.payer import (
     Signed,
     account_of,
     check_price,
+    nothing_payable,
 )
 from ranking_evaluate.core.visible import visible
 from ranking_evaluate.payments.x402.wire import WIRE
+
+if TYPE_CHECKING:
+    from x402.schemas import PaymentRequirements
 
 # A signature that lives longer than this is more than one purchase needs.
 LONGEST_AUTHORIZATION_SECONDS: Final = 900
@@ -44,7 +48,7 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     from x402.http import x402HTTPClientSync
     from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
     from x402.mechanisms.evm.exact import register_exact_evm_client
-    from x402.schemas import PaymentCreationContext, PaymentRequired, PaymentRequirements
+    from x402.schemas import PaymentCreationContext, PaymentRequired
 
     client = x402ClientSync()
     wire = x402HTTPClientSync(client)
@@ -52,28 +56,30 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
         required = wire.get_payment_required_response(challenge.headers.get)
     except ValueError as error:
         raise PayError("The 402 carries no x402 offer that can be read. Nothing was paid.") from error
-    if not isinstance(required, PaymentRequired) or PAYMENT_IDENTIFIER not in (required.extensions or {}):
-        raise PayError("The offer does not tie a payment to an idempotency key (x402 v2). Nothing was paid.")
-
-    def price(offer: PaymentRequirements) -> Decimal | None:
-        """Return what the offer costs in whole units, or None when the mandate does not cover this kind of payment."""
-        is_plain = (
-            offer.scheme == "exact"
-            and (offer.extra or {}).get("assetTransferMethod", "eip3009") == "eip3009"
-            and re.fullmatch(r"[0-9]{1,40}", offer.amount) is not None
+    if not isinstance(required, PaymentRequired):
+        raise PayError("The offer is of x402 version 1; version 2 is paid here. Nothing was paid.")
+    if PAYMENT_IDENTIFIER not in (required.extensions or {}):
+        raise PayError(
+            "The offer is not tied to an idempotency key (the server declares no payment-identifier), so an answer "
+            "that is lost could not be asked for again. Nothing was paid."
         )
+    if not required.accepts:
+        raise PayError("The 402 offers nothing. Nothing was paid.")
+
+    prices: list[tuple[Decimal, PaymentRequirements]] = []
+    reasons = []
+    for offer in required.accepts:
         known = {entry["asset"].lower(): entry["decimals"] for entry in DEFAULT_ASSETS.get(offer.network, [])}
         decimals = _decimals(offer.network, offer.asset, known, mandate)
-        return Decimal(offer.amount).scaleb(-decimals) if is_plain and decimals is not None else None
-
-    prices = [(cost, offer) for offer in required.accepts if (cost := price(offer)) is not None]
-    if not prices:
-        raise PayError(
-            "No offer is in an asset that may be paid with: that is --asset, with its --decimals where the SDK does "
-            "not know it, and otherwise a dollar that the SDK knows. Nothing was paid."
-            if required.accepts
-            else "The 402 offers nothing. Nothing was paid."
+        reason = _why_not(offer.scheme, offer.extra or {}, offer.amount) or _why_not_in(
+            offer.network, offer.asset, decimals, mandate
         )
+        if reason is not None:
+            reasons.append(f"{offer.scheme} of {offer.asset} on {offer.network}: {reason}")
+        elif decimals is not None:
+            prices.append((Decimal(offer.amount).scaleb(-decimals), offer))
+    if not prices:
+        raise nothing_payable(reasons)
     cost, offer = min(prices, key=lambda pair: pair[0])
     check_price(cost, mandate)
     if not 0 < offer.max_timeout_seconds <= LONGEST_AUTHORIZATION_SECONDS:
@@ -107,6 +113,31 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
             f"{cost.normalize():f} of {offer.asset} on {offer.network} from {account.address} to {offer.pay_to}"
         ),
     )
+
+
+def _why_not(scheme: str, extra: Mapping[str, Any], amount: str) -> str | None:
+    """Return why this kind of payment is not made, or None."""
+    if scheme != "exact":
+        return "only the scheme exact is paid"
+    method = extra.get("assetTransferMethod", "eip3009")
+    if method != "eip3009":
+        return f"only EIP-3009 transfers are signed, not {method}"
+    return None if re.fullmatch(r"[0-9]{1,40}", amount) else "its amount is not a whole number of base units"
+
+
+def _why_not_in(network: str, asset: str, decimals: int | None, mandate: Mandate) -> str | None:
+    """Return why there is no paying in this asset on this network, or None."""
+    if mandate.network is not None and network != mandate.network:
+        return f"another network than --network {mandate.network}"
+    if re.fullmatch(r"eip155:[1-9][0-9]*", network) is None:
+        return "no EVM network"
+    if mandate.asset is not None and asset.lower() != mandate.asset.lower():
+        return f"another asset than --asset {mandate.asset}"
+    if decimals is not None:
+        return None
+    if mandate.asset is not None:
+        return "the SDK does not know how many decimals this token has; name them with --decimals"
+    return "the SDK knows no dollar of this address there; to pay with it all the same, name --asset and its --decimals"
 
 
 def _decimals(network: str, asset: str, known: Mapping[str, int], mandate: Mandate) -> int | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
+from ranking_evaluate.core.paired import scaled
 from ranking_evaluate.interchange.report.model import Comparison, Pair, Test, Value, figure, p_value
+from ranking_evaluate.measure.account import count
 from ranking_evaluate.operations.figures import Metric
 from ranking_evaluate.operations.ranking_compare import (
     AvailableTest,
@@ -66,13 +68,17 @@ def _explanation(result: Result, label: str) -> str:
     paired, smallest = result["paired"], result["smallestAttainableP"]
     if paired["meanDifference"] is None:
         return f"{label} is defined for no query, so nothing can be compared."
-    mean = f"The candidate's {label} is {_distance(paired['meanDifference'])} on average"
-    counts = f"it wins {paired['wins']} queries, loses {paired['losses']} and ties {paired['ties']}"
+    # As in the tests, what is smaller than 10^-12 is rounding: differences that cancel leave a mean of 1e-17, say.
+    total = sum(scaled(query["difference"]) for query in result["queries"] if query["difference"] is not None)
+    mean = f"The candidate's {label} is {_distance(paired['meanDifference'] if total else 0.0)} on average"
+    counts = f"it wins {count(paired['wins'], 'query')}, loses {paired['losses']} and ties {paired['ties']}"
     decided = result["decidedBy"]
     if decided is None:
         return f"{mean}: {counts}. Without a difference there is nothing to test."
     if result["verdict"] == "unresolvable" and smallest is not None:
-        best = f"{paired['wins'] + paired['losses']} differing queries reach p = {p_value(smallest)} at best"
+        differing = paired["wins"] + paired["losses"]
+        reach = "query reaches" if differing == 1 else "queries reach"
+        best = f"{differing} differing {reach} p = {p_value(smallest)} at best"
         return f"{mean}: {counts}. But {best}, above alpha = {result['alpha']:g}: no outcome could have decided."
     test = _tests(result)[decided]
     told = f"{mean}: {counts}. {_TESTS[decided][0]} decides"

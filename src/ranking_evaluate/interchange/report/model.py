@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -171,6 +171,73 @@ class Comparison:
     tests: Sequence[Test]
 
 
+class Table(NamedTuple):
+    """A table of texts; its first column names the rows."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+class Against(NamedTuple):
+    """How a run compares with the baseline: a row for each figure, and how the tests were made."""
+
+    title: str
+    table: Table
+    notes: Sequence[str]
+
+
+class Spread(NamedTuple):
+    """How many topics have which figure.
+
+    Args:
+        title: Which figure.
+        bars: Up to which figure, how many topics, and their share of the most.
+        undefined: How many topics do not define it.
+    """
+
+    title: str
+    bars: Sequence[tuple[str, int, float]]
+    undefined: int
+
+
+class Topic(NamedTuple):
+    """One topic of a standing: its figure, and that in words."""
+
+    id: str
+    value: float | None
+    text: str
+
+
+class Standing(NamedTuple):
+    """The first topics of some order."""
+
+    title: str
+    topics: Sequence[Topic]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What is shown of a whole collection, in place of each of its queries.
+
+    Args:
+        means: A row for each run and cutoff.
+        notes: Sentences about them.
+        comparisons: How each run compares with the baseline.
+        spreads: How many topics have which figure.
+        standings: The worst and the best topics.
+        files: The name and SHA-256 of each file that was read.
+        figures: Called for every figure: the topic, empty for means, what it is called, and its value.
+    """
+
+    means: Table
+    notes: Sequence[str]
+    comparisons: Sequence[Against]
+    spreads: Sequence[Spread]
+    standings: Sequence[Standing]
+    files: Sequence[tuple[str, str]]
+    figures: Callable[[], Iterable[tuple[str, str, Value]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """What every response has, whatever its operation; the anchor is its own on the page."""
@@ -195,6 +262,7 @@ class Section:
     legend: Sequence[tuple[str, str]] = ()
     conventions: Sequence[str] = ()
     comparison: Comparison | None = None
+    overview: Overview | None = None
 
     @property
     def headline(self) -> int:

@@ -13,6 +13,7 @@ import orjson
 from ranking_evaluate.contract.verify import Sealed, Unusable, read_sealed, verify
 from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.interchange import omitted
 from ranking_evaluate.operations.operation import Operation
 
 
@@ -53,27 +54,18 @@ class Checked:
     seals: tuple[Seal, Seal]
 
 
-def read(responses: Sequence[Named], inputs: Sequence[Named]) -> list[Checked]:
-    """Return every response, in the order given, held against whichever of the inputs it belongs to.
-
-    Raises:
-        ReportError: A file holds no response, or something else.
-    """
-    known = _Inputs([part.content for file in inputs for part in _parts(file)])
-    return [_checked(part, known) for file in responses for part in _parts(file)]
-
-
-class _Inputs:
+class Inputs:
     """The inputs given, by the digest that each has for an operation that accepts it."""
 
-    def __init__(self, bodies: Sequence[bytes]) -> None:
-        self._bodies = bodies
+    def __init__(self, files: Sequence[Named]) -> None:
+        self._bodies = [part.content for file in files for part in parts(file)]
         self._by_digest: dict[str, dict[str, bytes]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._bodies)
 
     def find(self, operation: Operation[Any], sha256: str) -> bytes | None:
+        """Return the input that has this digest for an operation, None when there is none."""
         if operation.id not in self._by_digest:
             self._by_digest[operation.id] = dict(self._digests(operation))
         return self._by_digest[operation.id].get(sha256)
@@ -84,14 +76,16 @@ class _Inputs:
                 yield operation.input_sha256(intake.read(body)), body
 
 
-def _parts(file: Named) -> Iterator[Named]:
+def parts(file: Named) -> Iterator[Named]:
     """Yield the JSON texts of a file: it is one itself, or each of its lines is one."""
     lines = [(number, line) for number, line in enumerate(file.content.split(b"\n"), 1) if line.strip()]
     if len(lines) < 2 or _is_json(file.content):
         yield file
         return
     for number, line in lines:
-        yield Named(f"{file.name}, line {number}", line)
+        # What `convert` omitted is no response; who joins them reads that line.
+        if omitted.read(line) is None:
+            yield Named(f"{file.name}, line {number}", line)
 
 
 def _is_json(content: bytes) -> bool:
@@ -102,7 +96,12 @@ def _is_json(content: bytes) -> bool:
     return True
 
 
-def _checked(part: Named, inputs: _Inputs) -> Checked:
+def checked(part: Named, inputs: Inputs) -> Checked:
+    """Return one response with its seals.
+
+    Raises:
+        ReportError: It is none.
+    """
     try:
         response = read_sealed(part.content)
     except Unusable as error:
@@ -115,7 +114,7 @@ def _checked(part: Named, inputs: _Inputs) -> Checked:
     return Checked(part.name, response, (Seal("input", response.input_sha256, state, reason), output))
 
 
-def _compare(content: bytes, response: Sealed, inputs: _Inputs) -> tuple[State, str]:
+def _compare(content: bytes, response: Sealed, inputs: Inputs) -> tuple[State, str]:
     """Return whether the response is the right one for the input that it states, and the reason for saying so."""
     if not inputs:
         return State.UNCHECKED, "not checked: no input was given"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -44,8 +44,18 @@ _DRAWN: Final = 100
 
 def section(number: int, checked: Checked) -> Section:
     """Return the section of one response; `number` makes its anchors its own."""
+    return _READERS[checked.response.operation.id](_head(number, checked), checked.response.result)
+
+
+def sections_together(number: int, checked: Sequence[Checked]) -> list[Section]:
+    """Return the sections of responses of ranking-evaluate in which a grade has one colour everywhere."""
+    highest = max((_highest_of(one.response.result) for one in checked), default=1.0)
+    return [_graded(_head(number + at, one), one.response.result, highest) for at, one in enumerate(checked)]
+
+
+def _head(number: int, checked: Checked) -> Head:
     response = checked.response
-    head = Head(
+    return Head(
         f"r{number}",
         response.operation.name,
         response.operation.id,
@@ -53,11 +63,10 @@ def section(number: int, checked: Checked) -> Section:
         response.version,
         checked.seals,
     )
-    return _READERS[response.operation.id](head, response.result)
 
 
-def _graded(head: Head, result: ranking_evaluate.Result) -> Section:
-    highest = _highest(item["grade"] for query in result["queries"] for item in query["ranking"])
+def _graded(head: Head, result: ranking_evaluate.Result, highest: float | None = None) -> Section:
+    highest = highest or _highest_of(result)
     count, k = result["queryCount"], result["k"]
     queries = [
         Query(
@@ -82,7 +91,7 @@ def _graded(head: Head, result: ranking_evaluate.Result) -> Section:
             for name, label in LABELS.items()
         ],
         queries=queries,
-        legend=_legend(queries, highest),
+        legend=legend(queries, highest),
         conventions=result["conventions"],
     )
 
@@ -98,7 +107,7 @@ def _measured(head: Head, result: Measurement) -> Section:
         metrics=list(_STRICT.values()),
         tiles=[_mean(label, means[name]) for name, label in _STRICT.items() if means[name] is not None],
         queries=queries,
-        legend=_legend(queries, highest),
+        legend=legend(queries, highest),
         conventions=result["conventions"],
     )
 
@@ -228,6 +237,10 @@ def _measure(metric: Available | Unavailable, bounds: Bounds | NoBounds | None) 
     return Value(metric["value"], (), "" if least == most else f"{figure(least)} to {figure(most)} by order of ties")
 
 
+def _highest_of(result: ranking_evaluate.Result) -> float:
+    return _highest(item["grade"] for query in result["queries"] for item in query["ranking"])
+
+
 def _highest(grades: Iterable[float | None]) -> float:
     return max((grade for grade in grades if grade), default=1.0)
 
@@ -239,7 +252,7 @@ def _level(grade: float | None, highest: float) -> int | None:
     return min(LEVELS, max(0, math.ceil(LEVELS * grade / highest)))
 
 
-def _legend(queries: Iterable[Query], highest: float) -> list[tuple[str, str]]:
+def legend(queries: Iterable[Query], highest: float) -> list[tuple[str, str]]:
     """Return what each colour stands for: a grade, or where several share it, their range; and every other mark."""
     cells = [cell for query in queries for cell in query.cells]
     by_level: dict[int | None, list[float]] = {}

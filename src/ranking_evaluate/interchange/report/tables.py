@@ -8,7 +8,7 @@ from typing import Final
 
 from ranking_evaluate.core.visible import visible
 from ranking_evaluate.interchange.csv_table import csv_table
-from ranking_evaluate.interchange.report.model import Comparison, Pair, Section, Value, figure
+from ranking_evaluate.interchange.report.model import Comparison, Overview, Pair, Section, Table, Value, figure
 
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + " .,:;/-=+()'")
 _COLUMNS: Final = ("response", "operation", "query", "metric", "value", "state", "reasons")
@@ -19,8 +19,13 @@ def markdown(sections: Sequence[Section]) -> str:
     return "\n".join(line for section in sections for line in _markdown(section)) + "\n"
 
 
-def csv_rows(sections: Sequence[Section]) -> str:
-    """Return one row for each figure, with every digit; the query is empty for averages."""
+def csv_rows(sections: Sequence[Section], *, raw_ids: bool = False) -> str:
+    """Return one row for each figure, with every digit; the query is empty for averages.
+
+    Args:
+        sections: What is reported.
+        raw_ids: Whether ids are written as they are, for joins with other tables and for no spreadsheet.
+    """
     return csv_table(
         _COLUMNS,
         (
@@ -36,6 +41,7 @@ def csv_rows(sections: Sequence[Section]) -> str:
             for section in sections
             for query, metric, value in _figures(section)
         ),
+        raw=raw_ids,
     )
 
 
@@ -45,7 +51,9 @@ def _markdown(section: Section) -> Iterator[str]:
     facts = [("response", section.head.source), *section.facts, ("release", section.head.release)]
     yield ", ".join(f"{name} {_code(fact)}" for name, fact in facts)
     yield ""
-    if section.comparison is not None:
+    if section.overview is not None:
+        yield from _overview(section.overview)
+    elif section.comparison is not None:
         yield from _compared(section.comparison)
     else:
         yield from _table(
@@ -63,6 +71,36 @@ def _markdown(section: Section) -> Iterator[str]:
         mark = {"holds": "✓", "broken": "✗", "unchecked": "○"}[seal.state]
         yield f"- {mark} {seal.name} SHA-256 `{seal.sha256}`: {_text(seal.reason)}"
     yield ""
+
+
+def _overview(overview: Overview) -> Iterator[str]:
+    yield from _texts(overview.means)
+    yield from (f"- {_text(visible(note))}" for note in overview.notes)
+    yield ""
+    for against in overview.comparisons:
+        yield f"### {_text(visible(against.title))}"
+        yield ""
+        yield from _texts(against.table)
+        yield from (f"- {_text(note)}" for note in against.notes)
+        yield ""
+    for standing in overview.standings:
+        if standing.topics:
+            yield f"### {_text(visible(standing.title))}"
+            yield ""
+            yield from _table(("topic", "figure"), ((_code(topic.id), topic.text) for topic in standing.topics))
+    for spread in overview.spreads:
+        yield f"### {_text(visible(spread.title))}: how many topics have which figure"
+        yield ""
+        heading = [name for name, _, _ in spread.bars] + ["undefined"] * bool(spread.undefined)
+        counts = [f"{number:,}" for _, number, _ in spread.bars] + [f"{spread.undefined:,}"] * bool(spread.undefined)
+        yield from _table(("figure", *heading), [("topics", *counts)])
+    for name, sha256 in overview.files:
+        yield f"- {_code(name)} SHA-256 `{_text(sha256)}`"
+    yield ""
+
+
+def _texts(table: Table) -> Iterator[str]:
+    yield from _table(table.head, ((_code(first), *rest) for first, *rest in table.rows))
 
 
 def _compared(compared: Comparison) -> Iterator[str]:
@@ -109,6 +147,9 @@ def _table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 def _figures(section: Section) -> Iterator[tuple[str, str, Value]]:
     compared = section.comparison
+    if section.overview is not None:
+        yield from section.overview.figures()
+        return
     if compared is None:
         yield from (("", tile.name, tile.value) for tile in section.tiles)
         for query in section.queries:

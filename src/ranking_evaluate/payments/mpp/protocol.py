@@ -112,21 +112,18 @@ class MppProtocol:
         ours = self._config.chain_id
         return None if chain_id == ours else Obstacle(f"the node is on chain {chain_id}, not on {ours}", "")
 
-    def terms(self) -> Terms:
-        """Return what is taken."""
-        network = _network(self._config.chain_id)
-        return Terms(network, self._config.currencies[0], self._config.recipient, network in TESTNETS)
+    def terms(self) -> tuple[Terms, ...]:
+        """Return what is taken: each currency, in the order of the challenges."""
+        config, network = self._config, _network(self._config.chain_id)
+        return tuple(Terms(network, each, config.recipient, network in TESTNETS) for each in config.currencies)
 
     def announce(self, amount: int) -> Announcement:
-        """Return how documents announce a price, in the first currency.
-
-        A challenge stands in a header alone, so there is no `accepts`.
-        """
-        charge = {"method": METHOD, "intent": INTENT, "currency": self._config.currencies[0]}
+        """Return how documents announce a price; a challenge stands in a header alone, so there is no `accepts`."""
+        charges = [{"method": METHOD, "intent": INTENT, "currency": each} for each in self._config.currencies]
         return Announcement(
             accepts=(),
-            offer={**charge, "amount": str(amount), "chainId": self._config.chain_id},
-            protocol={WIRE.name: charge},
+            offers=tuple({**each, "amount": str(amount), "chainId": self._config.chain_id} for each in charges),
+            protocols=tuple({WIRE.name: each} for each in charges),
         )
 
     def ready(self) -> Readiness:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
 from x402 import x402ResourceServer
 from x402.extensions.bazaar import declare_discovery_extension
 from x402.extensions.payment_identifier import PAYMENT_IDENTIFIER, declare_payment_identifier_extension
-from x402.schemas import PaymentRequirements
+from x402.schemas import PaymentRequirements, ResourceInfo
 
 from ranking_evaluate.contract.discovery import Announcement, announcements
+from ranking_evaluate.operations import registry
 from ranking_evaluate.payments.protocol import Challenge, Offer
 from ranking_evaluate.payments.x402.resource import ANSWER, resource_of
 from ranking_evaluate.payments.x402.wire import WIRE
@@ -41,7 +42,7 @@ class Challenges:
         self._kept: dict[tuple[str, str, int, str | None], tuple[Terms, ...]] = {}
 
     async def make(
-        self, server: x402ResourceServer, requirements: PaymentRequirements, offer: Offer, reason: str | None
+        self, server: x402ResourceServer, requirements: Sequence[PaymentRequirements], offer: Offer, reason: str | None
     ) -> Challenge:
         """Return the PaymentRequired object as header and as members, equal to each other.
 
@@ -77,18 +78,22 @@ def base64_length(length: int) -> int:
 
 
 async def _all_terms(
-    server: x402ResourceServer, requirements: PaymentRequirements, offer: Offer, reason: str | None
+    server: x402ResourceServer, requirements: Sequence[PaymentRequirements], offer: Offer, reason: str | None
 ) -> tuple[Terms, ...]:
-    """Return the terms with all about the input, with less and less of it, and at last with nothing."""
+    """Return the terms with all about the input, with less and less of it, with nothing, and at last without words."""
     # Whoever was refused knows the input, and the head of that answer may have a receipt to carry.
     announced = announcements(offer.operation) if reason is None else ()
+    # Several networks and a long origin leave no room for sentences, and then none for the service's own tags and icon.
+    choices = [
+        *((each.description, _bazaar(each), False) for each in announced),
+        *((each.description, _bazaar(each), True) for each in announced[-1:]),
+        (offer.description, {}, False),
+        (registry.find(offer.operation).name, {}, True),
+    ]
     return tuple(
         [
-            await _terms(server, requirements, offer, reason, description, discovery)
-            for description, discovery in (
-                *((each.description, _bazaar(each)) for each in announced),
-                (offer.description, {}),
-            )
+            await _terms(server, requirements, offer, reason, resource_of(offer, description, brief=brief), discovery)
+            for description, discovery, brief in choices
         ]
     )
 
@@ -108,16 +113,16 @@ def _bazaar(announced: Announcement) -> dict[str, Any]:
 
 async def _terms(
     server: x402ResourceServer,
-    requirements: PaymentRequirements,
+    requirements: Sequence[PaymentRequirements],
     offer: Offer,
     reason: str | None,
-    description: str,
+    resource: ResourceInfo,
     discovery: Mapping[str, Any],
 ) -> Terms:
     # The SDK changes what it is given, so it gets something fresh every time.
     required = await server.create_payment_required_response(
-        [requirements.model_copy(deep=True)],
-        resource=resource_of(offer, description),
+        [each.model_copy(deep=True) for each in requirements],
+        resource=resource,
         error=reason or "PAYMENT-SIGNATURE header is required",
         extensions={PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=True), **discovery},
     )

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-import orjson
 from pydantic import ValidationError
-from x402 import ResourceConfig, x402ResourceServer
 from x402.http.utils import encode_payment_response_header
-from x402.mechanisms.evm.exact import ExactEvmServerScheme
-from x402.schemas import (
-    AssetAmount,
-    PaymentRequirements,
-    SettleResponse,
-    SupportedResponse,
-    VerifyResponse,
-)
+from x402.schemas import PaymentRequirements, SettleResponse, SupportedResponse
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.payments import cdp
 from ranking_evaluate.payments.config import TESTNETS, X402Config
@@ -33,15 +24,21 @@ from ranking_evaluate.payments.protocol import (
     PaymentFacts,
     Readiness,
     Refused,
+    Rejected,
     Settled,
     Settlement,
+    Spent,
     Terms,
     Unknown,
+    Unreachable,
     Unreadable,
     Verification,
 )
+from ranking_evaluate.payments.reasons import MAY_FOLLOW_A_PAYMENT
+from ranking_evaluate.payments.x402 import call
 from ranking_evaluate.payments.x402.challenge import Challenges
 from ranking_evaluate.payments.x402.credential import clock, content_of, objection, read_credential
+from ranking_evaluate.payments.x402.requirements import Requirements
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
 
 
@@ -59,13 +56,16 @@ class X402Protocol:
             config.settle_timeout,
             None if config.cdp_key is None else cdp.signer(config.cdp_key),
         )
-        self._server: x402ResourceServer | None = None
         self._connecting = Connecting("the facilitator", self._connect)
+        self._requirements = Requirements(config)
         self._challenges = Challenges()
-        self._requirements: dict[int, PaymentRequirements] = {}
 
     async def start(self) -> None:
         """Ask the facilitator what it supports, and go on asking in the background while it does not answer."""
+        unseen = [network.name for network in self._config.networks if network.rpc_url is None]
+        if unseen:
+            # Whoever operates this should know it before a payment there is uncertain.
+            telemetry.logger().warning("no node for these networks in X402_RPC_URL", networks=unseen)
         await self._connecting.start()
 
     async def close(self) -> None:
@@ -77,58 +77,50 @@ class X402Protocol:
         """Ask the facilitator once; return why it cannot be used, or None."""
         try:
             supported = SupportedResponse.model_validate(await self._facilitator.supported())
-            _check_kinds(supported, self._config.network)
-            scheme: Any = ExactEvmServerScheme()  # type: ignore[no-untyped-call]  # The SDK's scheme is not annotated.
-            server = x402ResourceServer(_Supported(supported)).register(self._config.network, scheme)
-            server.initialize()
-            self._requirements_of(server, amount=1)
+            _check_kinds(supported, [network.name for network in self._config.networks])
         except FacilitatorError as error:
             return Obstacle(error.words, str(error))
         except ValidationError as error:
             return Obstacle("the facilitator's /supported document is not of the x402 form", type(error).__name__)
-        except Exception as error:  # noqa: BLE001 - whatever the SDK finds wrong with it, nothing can be taken.
-            words = f"the facilitator cannot serve {SCHEME} on {self._config.network}"
-            return Obstacle(words, type(error).__name__)
-        self._server = server
         return None
 
-    def terms(self) -> Terms:
-        """Return what is taken."""
+    def terms(self) -> tuple[Terms, ...]:
+        """Return what is taken, in the order of the networks."""
         config = self._config
-        return Terms(config.network, config.asset, config.pay_to, config.network in TESTNETS)
+        return tuple(
+            Terms(network.name, network.token.asset, config.pay_to, network.name in TESTNETS)
+            for network in config.networks
+        )
 
     def ready(self) -> Readiness:
-        """Return whether the facilitator has said that it serves our network."""
-        return self._connecting.ready()
+        """Return whether the facilitator has said that it serves our network, and answers calls."""
+        connected = self._connecting.ready()
+        return self._facilitator.ready() if connected.ready else connected
 
     def announce(self, amount: int) -> Announcement:
         """Return the terms of a price by the settings alone: documents stay up while the facilitator is down."""
-        config = self._config
-        accepted = {
-            "scheme": SCHEME,
-            "network": config.network,
-            "asset": config.asset,
-            "amount": str(amount),
-            "payTo": config.pay_to,
-            "maxTimeoutSeconds": config.max_timeout,
-            "extra": {"name": config.asset_name, "version": config.asset_version},
-        }
+        required = self._requirements.of(amount)
         return Announcement(
-            accepts=(accepted,),
-            offer={
-                "method": "x402",
-                "intent": SCHEME,
-                "amount": str(amount),
-                "currency": config.asset,
-                "network": config.network,
-            },
-            protocol={"x402": {"scheme": SCHEME, "network": config.network, "asset": config.asset}},
+            accepts=tuple(each.model_dump(by_alias=True, exclude_none=True) for each in required),
+            offers=tuple(
+                {
+                    "method": "x402",
+                    "intent": each.scheme,
+                    "amount": each.amount,
+                    "currency": each.asset,
+                    "network": each.network,
+                }
+                for each in required
+            ),
+            protocols=tuple(
+                {"x402": {"scheme": each.scheme, "network": each.network, "asset": each.asset}} for each in required
+            ),
         )
 
     async def challenge(self, offer: Offer, reason: str | None = None) -> Challenge:
         """Return the PaymentRequired object as header and as members, equal to each other."""
-        server = self._ready_server()
-        return await self._challenges.make(server, self._required(server, offer.amount), offer, reason)
+        required = self._requirements.of(offer.amount)
+        return await self._challenges.make(self._requirements.server, required, offer, reason)
 
     def read_credential(self, headers: Mapping[str, str], offer: Offer) -> Credential | Unreadable | None:
         """Return the credential of the PAYMENT-SIGNATURE header, parsed only."""
@@ -137,22 +129,35 @@ class X402Protocol:
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms, by its text alone; the signature is left to the chain."""
-        required = None if self._server is None else self._required(self._server, offer.amount)
-        return objection(content_of(credential), required, self._config, now)
+        content = content_of(credential)
+        required = self._requirements.accepted(offer.amount, content.payload.accepted)
+        return objection(content, required, self._config, now)
 
     def remark(self, reason: str, now: float) -> str | None:
         """Return the time by our clock for a credential that was refused for its own times."""
         return clock(reason, self._config.max_timeout, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
-        """Ask the facilitator's /verify."""
-        return await self._facilitator.verify(self._call(credential, offer), payer=credential.facts.payer or "")
+        """Ask the facilitator's /verify, and the chain where a payment that was made would explain what it says."""
+        body = await self._call(credential, offer)
+        said = await self._facilitator.verify(body, payer=credential.facts.payer or "")
+        network = self._config.on(self._accepted(credential, offer).network)
+        rpc_url = network.rpc_url if network else None
+        if not isinstance(said, Rejected) or said.code not in MAY_FOLLOW_A_PAYMENT or rpc_url is None:
+            return said
+        match await AuthorizationLookup(rpc_url).is_used(credential.facts):
+            case True:
+                return Spent("the chain shows that the authorization was used already", said.code)
+            case False:
+                return said
+            case None:
+                words = "the chain cannot be asked whether the payment was made already"
+                return Unreachable(f"the facilitator finds that {said.reason}, and {words}")
 
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Call the facilitator's /settle, once, past the SDK's retrying wrapper."""
-        facts = credential.facts
-        network, payer = self._config.network, facts.payer or ""
-        outcome = await self._facilitator.settle(self._call(credential, offer), network=network, payer=payer)
+        network, payer = self._accepted(credential, offer).network, credential.facts.payer or ""
+        outcome = await self._facilitator.settle(await self._call(credential, offer), network=network, payer=payer)
         match outcome:
             case Settled(transaction=transaction):
                 return Settled(_receipt(network, transaction, payer), transaction, payer)
@@ -166,74 +171,37 @@ class X402Protocol:
 
     async def inspect(self, facts: PaymentFacts) -> Evidence:
         """Ask the chain for the authorization's state and its AuthorizationUsed log."""
-        if self._config.rpc_url is None:
-            return Unknown("X402_RPC_URL is not set")
-        return await AuthorizationLookup(self._config.rpc_url).look(facts)
+        network = self._config.on(facts.network)
+        if network is None:
+            return Unknown(f"X402_NETWORK does not name {facts.network}, on which the payment is")
+        if network.rpc_url is None:
+            return Unknown(f"X402_RPC_URL names no node of {facts.network}")
+        return await AuthorizationLookup(network.rpc_url).look(facts)
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the facilitator's, marked as reconciled."""
         return _receipt(facts.network, transaction, facts.payer or "", reconciled=True)
 
-    def _ready_server(self) -> x402ResourceServer:
-        if self._server is None:
-            raise RuntimeError("x402 is asked for terms before it is ready")
-        return self._server
+    def _accepted(self, credential: Credential, offer: Offer) -> PaymentRequirements:
+        """Return the requirements that a credential of ours accepts."""
+        required = self._requirements.accepted(offer.amount, content_of(credential).payload.accepted)
+        if required is None:
+            raise ValueError("a credential that accepts none of our terms is to be paid with")
+        return required
 
-    def _required(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
-        """Return the requirements at a price, made once for each and never changed: operations have few prices."""
-        if amount not in self._requirements:
-            self._requirements[amount] = self._requirements_of(server, amount)
-        return self._requirements[amount]
-
-    def _requirements_of(self, server: x402ResourceServer, amount: int) -> PaymentRequirements:
-        config = self._config
-        domain = {"name": config.asset_name, "version": config.asset_version}
-        # Always an AssetAmount: a bare number would be read as dollars.
-        price = AssetAmount(amount=str(amount), asset=config.asset, extra=domain)
-        [requirements] = server.build_payment_requirements(
-            ResourceConfig(
-                scheme=SCHEME,
-                network=config.network,
-                pay_to=config.pay_to,
-                price=price,
-                max_timeout_seconds=config.max_timeout,
-            )
-        )
-        return requirements
-
-    def _call(self, credential: Credential, offer: Offer) -> bytes:
-        """Return the body of a /verify or /settle call: the credential against our own requirements."""
-        requirements = self._required(self._ready_server(), offer.amount)
-        return orjson.dumps(
-            {
-                "x402Version": X402_VERSION,
-                "paymentPayload": content_of(credential).payload.model_dump(by_alias=True, exclude_none=True),
-                "paymentRequirements": requirements.model_dump(by_alias=True, exclude_none=True),
-            }
-        )
+    async def _call(self, credential: Credential, offer: Offer) -> bytes:
+        """Return the body of a /verify or /settle call: the credential against our own terms, and our own words."""
+        challenge = await self.challenge(offer)
+        return call.body(content_of(credential), self._accepted(credential, offer), challenge.members)
 
 
-class _Supported:
-    """What the facilitator said it supports, in the form in which the SDK asks for it; it settles nothing."""
-
-    def __init__(self, supported: SupportedResponse) -> None:
-        self._supported = supported
-
-    def get_supported(self) -> SupportedResponse:
-        return self._supported
-
-    async def verify(self, payload: Any, requirements: Any) -> VerifyResponse:  # noqa: ANN401 - the SDK's signature.
-        raise NotImplementedError("verification goes through the strict facilitator client")
-
-    async def settle(self, payload: Any, requirements: Any) -> SettleResponse:  # noqa: ANN401 - the SDK's signature.
-        raise NotImplementedError("settlement goes through the strict facilitator client")
-
-
-def _check_kinds(supported: SupportedResponse, network: str) -> None:
-    """Raise unless the facilitator serves our payments; the SDK is content with one that does in version 1 alone."""
+def _check_kinds(supported: SupportedResponse, networks: Iterable[str]) -> None:
+    """Raise unless the facilitator serves our payments on every network; version 1 alone is not enough."""
     served = {kind.network for kind in supported.kinds if (kind.x402_version, kind.scheme) == (X402_VERSION, SCHEME)}
-    if served.isdisjoint({network, f"{network.split(':')[0]}:*"}):
-        raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {network} in version {X402_VERSION}")
+    missing = [network for network in networks if served.isdisjoint({network, f"{network.split(':')[0]}:*"})]
+    if missing:
+        where = " and ".join(missing)
+        raise FacilitatorError(f"the facilitator does not serve {SCHEME} on {where} in version {X402_VERSION}")
 
 
 def _receipt(network: str, transaction: str, payer: str, *, reconciled: bool = False) -> str:

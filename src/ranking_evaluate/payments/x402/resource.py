@@ -21,13 +21,16 @@ echo; it stands in the service contract and in OpenAPI.
 """
 
 
-def resource_of(offer: Offer, description: str) -> ResourceInfo:
-    """Return the resource of a challenge, with the metadata that specs/extensions/bazaar.md of x402 names."""
+def resource_of(offer: Offer, description: str, *, brief: bool = False) -> ResourceInfo:
+    """Return the resource of a challenge, with the metadata that specs/extensions/bazaar.md of x402 names.
+
+    A brief one is without tags and icon, for where there is no room.
+    """
     return ResourceInfo(
         url=offer.url,
         description=description,
         mime_type="application/json",
         service_name=SERVICE_NAME,
-        tags=list(TAGS),
-        icon_url=urljoin(offer.url, icon.PATH),
+        tags=None if brief else list(TAGS),
+        icon_url=None if brief else urljoin(offer.url, icon.PATH),
     )

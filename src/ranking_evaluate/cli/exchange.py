@@ -1,0 +1,170 @@
+"""One HTTP exchange with a server that nobody vouches for: what it may make us read, and what it said, in words."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import time
+from base64 import urlsafe_b64decode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+
+from ranking_evaluate.cli.payers.payer import PayError
+from ranking_evaluate.core.visible import visible
+
+CONNECT_SECONDS: Final = 10.0
+# Above the time in which the service settles, whatever its provider does.
+ANSWER_SECONDS: Final = 130.0
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+
+PAUSE_SECONDS: Final = 2.0
+LONGEST_PAUSE_SECONDS: Final = 30.0
+
+WORDS_LENGTH: Final = 1000
+"""Characters of each of a server's texts that are printed."""
+
+_WORDS: Final = ("code", "detail", "nextStep")
+
+
+class ExchangeError(Exception):
+    """There is no answer; the text says why, in a sentence without its full stop."""
+
+
+class NotSentError(ExchangeError):
+    """No connection came about: not a byte of the request has left this machine."""
+
+
+class UntrustedServerError(NotSentError):
+    """The server could not show that it is the one that was meant. To ask again would change nothing."""
+
+
+class LostError(ExchangeError):
+    """The connection broke, or was silent for too long. The request may have arrived."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer.
+
+    Attributes:
+        response: Its status and headers.
+        body: Its bytes; None when they did not arrive whole and within the bounds.
+        trouble: Why there is no body; empty when there is one.
+        broken: Whether it broke off, so that it may arrive whole another time.
+    """
+
+    response: httpx.Response
+    body: bytes | None
+    trouble: str = ""
+    broken: bool = False
+
+    @property
+    def status(self) -> int:
+        """Its status code."""
+        return self.response.status_code
+
+    @property
+    def problem(self) -> dict[str, Any]:
+        """The members of a JSON object in the body; empty when it is none."""
+        try:
+            content = json.loads(self.body or b"")
+        except (ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    @property
+    def words(self) -> str:
+        """The server's own words about an answer that is not the wanted one."""
+        problem = self.problem
+        # On one line and not endless, so that none of them passes for a line of ours, or hides one.
+        names = _WORDS if "code" in problem else ("error", *_WORDS)
+        texts = [text for name in names if isinstance(text := problem.get(name), str) and text]
+        words = [visible(text[:WORDS_LENGTH]).rstrip(".") for text in texts]
+        words += [self.trouble] if self.trouble else []
+        return f"The service answered {self.status}" + "".join(f"; {word}" for word in words) + "."
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before asking again."""
+        value = self.response.headers.get("Retry-After", "")
+        return min(float(value), LONGEST_PAUSE_SECONDS) if re.fullmatch(r"[0-9]{1,9}", value) else PAUSE_SECONDS
+
+
+def http_client(url: str) -> httpx.Client:
+    """Return a client for one purchase at `url`.
+
+    A credential must not be read on the way, since whoever holds it first can spend it: HTTPS, but on this machine.
+
+    Raises:
+        PayError: The URL is not one to send a payment to.
+    """
+    parsed = httpx.URL(url)
+    is_local = parsed.host in {"127.0.0.1", "::1", "localhost"}
+    if parsed.scheme != "https" and not (is_local and parsed.scheme == "http"):
+        raise PayError("A payment is sent over https:// only (http:// is for this machine). Nothing was paid.")
+    timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+    return httpx.Client(follow_redirects=False, trust_env=not is_local, timeout=timeout)
+
+
+def exchange(
+    client: httpx.Client, method: str, url: httpx.URL | str, headers: Mapping[str, str], content: bytes | None = None
+) -> Reply:
+    """Send one request and return its answer.
+
+    Raises:
+        NotSentError: Nothing was sent; `UntrustedServerError` when the server's certificate is the reason.
+        LostError: The request may have arrived, and no status came back.
+    """
+    # Plain bytes alone: a small compressed body may become an endless one.
+    headers = {**headers, "Accept-Encoding": "identity"}
+    try:
+        with client.stream(method, url, content=content, headers=headers) as response:
+            return _read(response)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as error:
+        reason = _certificate_problem(error)
+        if reason is not None:
+            raise UntrustedServerError(
+                f"The server's certificate is not trusted ({visible(reason)}), so nothing is sent to it"
+            ) from error
+        raise NotSentError(f"The server cannot be reached ({type(error).__name__}: {visible(str(error))})") from error
+    except httpx.RequestError as error:
+        raise LostError(f"The connection failed ({type(error).__name__})") from error
+
+
+def _read(response: httpx.Response) -> Reply:
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        return Reply(response=response, body=None, trouble="its body is compressed, which was not asked for")
+    until, body = time.monotonic() + ANSWER_SECONDS, bytearray()
+    try:
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                return Reply(response=response, body=None, trouble=f"its body is longer than {MAX_BODY_BYTES} bytes")
+            if time.monotonic() > until:
+                return Reply(response=response, body=None, trouble=f"its body took longer than {ANSWER_SECONDS:.0f} s")
+    except httpx.RequestError as error:
+        trouble = f"its body broke off ({type(error).__name__})"
+        return Reply(response=response, body=None, trouble=trouble, broken=True)
+    return Reply(response=response, body=bytes(body))
+
+
+def _certificate_problem(error: BaseException | None) -> str | None:
+    """Return what is wrong with a certificate, or None when the connection failed for another reason."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return error.verify_message
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def read_receipt(header: str) -> dict[str, Any]:
+    """Return the members of a receipt header of either protocol: JSON in base64. Empty when it cannot be read."""
+    try:
+        content = json.loads(urlsafe_b64decode(header.replace("+", "-").replace("/", "_") + "=" * (-len(header) % 4)))
+    except (ValueError, RecursionError):
+        return {}
+    return content if isinstance(content, dict) else {}
