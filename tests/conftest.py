@@ -30,6 +30,7 @@ BEYOND_UNIT: Final = (
     "attempts/test_postgres.py",
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
+    "cli/test_progress.py",  # Processes that read a large file.
     "cli/test_serve.py",  # Served processes.
     "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.

@@ -37,7 +37,7 @@ class Replica:
         self.protocol.settler = lambda signed, offer: asyncio.ensure_future(self.settle(signed, offer))
         rates = Rates("memory://", None, None)
         self.purchases = Purchases(
-            self.store, rates, Evaluations(1, None), (self.protocol.wire,), verify_timeout=5.0, settle_timeout=5.0
+            self.store, rates, Evaluations(1, None), (self.protocol.wire,), verify_timeout=60.0, settle_timeout=60.0
         )
 
     async def settle(self, signed: Signed, offer: Offer) -> Settlement:
