@@ -20,6 +20,7 @@ from ranking_evaluate.attempts.attempt import State
 from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RateLimited, RequestMalformed, RequestTimeout, Unavailable
 from ranking_evaluate.contract.problems import CAUSES, PROBLEMS, rows_of
@@ -85,6 +86,7 @@ class Market(Shop):
         purchases = self.new_purchases(**release) if release else self.purchases
         served = app.build_app(
             Parts(
+                chains=Chains(()),
                 store=self.store,
                 wires=tuple(protocol.wire for protocol in protocols),
                 protocols=tuple(protocol for protocol in protocols if protocol.wire.name in taken),

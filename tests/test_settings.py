@@ -57,7 +57,8 @@ def test_without_any_variable_the_published_defaults_hold() -> None:
         evaluation_rate="20/minute",
         trusted_proxies=(),
         cors_origins=("*",),
-        log_level="info",
+        reconcile=True,
+    log_level="info",
         metrics_port=None,
         security_contact=None,
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts
 from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.crashing_service import PROVIDER_POINTS
@@ -133,7 +134,7 @@ class Ledgers(X402Protocol):
 
     moved: Callable[[str], bool]
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         """Look the authorization up."""
         if self.moved(facts.payment_id):
             return Landed(transaction_of(facts.payment_id))

@@ -34,6 +34,7 @@ import pytest
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.reconcile import DecisionRefused, Reconciler
 from ranking_evaluate.settings import read_settings
 from tests.fakes import Ledger
@@ -383,7 +384,7 @@ class Shop:
         protocol.moved = moved.__contains__
         await store.open()
         try:
-            operator = Reconciler(store, (protocol,), "the trials")
+            operator = Reconciler(store, Chains((protocol,)), "the trials")
             for key in keys:
                 case = await operator.look_up(key)
                 try:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
@@ -83,10 +84,18 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
     protocol.settler = settled
     evaluations = Evaluations(1, options.evaluation_rate)
     purchases = Purchases(
-        store, rates, evaluations, (protocol.wire,), verify_timeout=1.0, settle_timeout=1.0, clock=clock
+        store,
+        rates,
+        evaluations,
+        (protocol.wire,),
+        chains=Chains(()),
+        verify_timeout=1.0,
+        settle_timeout=1.0,
+        clock=clock,
     )
     app = build_app(
         Parts(
+            chains=Chains(()),
             store=store,
             wires=(protocol.wire,),
             protocols=(protocol,) if options.is_configured else (),

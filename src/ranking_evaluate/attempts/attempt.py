@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ranking_evaluate.attempts.events import (
+    CHAIN,
     Event,
     Lapse,
     OperatorRelease,
@@ -201,9 +202,8 @@ class Attempt(Bought):
                 settled = self._settled(event.receipt, event.transaction, now)
                 return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
             case OperatorRelease() if uncertain:
-                released = self._to(
-                    State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
-                )
+                who = "the chain" if event.who == CHAIN else "an operator"
+                released = self._to(State.RELEASED, now, reason=f"released by {who}", expires_at=now + REPLAY_WINDOW)
                 return Step(released._without_new_key(), audit=Audit(event.who, "released", event.evidence))
             # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.
             case (

@@ -68,9 +68,13 @@ class Lapse:
     """Somebody saw that the lease of a settling attempt is over."""
 
 
+CHAIN: Final = "chain"
+"""Who decides, as the audit names it, where the service itself asked the chain."""
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSettle:
-    """An operator found the payment on the chain."""
+    """An operator, or the service itself, found the payment on the chain."""
 
     receipt: str
     transaction: str
@@ -80,7 +84,7 @@ class OperatorSettle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRelease:
-    """An operator found that the payment never landed."""
+    """An operator, or the service itself, found that the payment never landed."""
 
     who: str
     evidence: str

@@ -7,6 +7,9 @@ ALTER TABLE attempts ADD COLUMN "answer_sha256" TEXT CHECK (length("answer_sha25
 ALTER TABLE attempts ADD COLUMN "schema_sha256" TEXT CHECK (length("schema_sha256") = 64); -- what the result means; null in rows of schema 1
 ALTER TABLE attempts ADD COLUMN "new_key_proof" BLOB CHECK (length("new_key_proof") = 32); -- the one of its proofs that failing gives back
 
+-- What a payer's purchases under way may still take.
+CREATE INDEX attempts_of_payer ON attempts ("payer") WHERE "expires_at" IS NULL;
+
 -- The operator's books: one row for each payment received, written with the move to settled. Rows are never deleted,
 -- and nothing in them changes but the refund, once. No key, only its SHA-256.
 CREATE TABLE sales (
