@@ -271,7 +271,7 @@ CAUSES: Final[dict[str, dict[str, Problem]]] = {
             False,
             f"{_NEVER_AGAIN} Keep the key, the body and the credential, and ask GET /v1/attempts with the key once a "
             "minute. When it says settled, send the identical request again: it gets the answer. When it says "
-            "released, nothing was charged, and a new challenge may be answered under this key.",
+            "anything else, do what it says next.",
         ),
     },
     "PAYMENT_UNAVAILABLE": {
