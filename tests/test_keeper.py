@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ class Watch:
     def another(self) -> Keeper:
         return Keeper(self.store, Chains((self.chain,)))
 
-    async def uncertain(self, **changes: object) -> Attempt:
+    async def uncertain(self, **changes: Any) -> Attempt:
         """Leave a payment uncertain that can land for three minutes from now."""
         changes = {"valid_before": int(self.clock()) + VALID_SECONDS, "recipient": "payee", **changes}
         row = await settling(self.store, draft(**changes))
@@ -262,7 +263,7 @@ async def test_one_attempt_that_cannot_be_asked_about_keeps_no_other_from_it(wat
 @pytest.mark.parametrize("case", ["no node", "no recipient", "no last second", "another protocol"])
 async def test_what_the_chain_cannot_tell_is_left_to_an_operator(watch: Watch, case: str) -> None:
     watch.chain.has_node = case != "no node"
-    changes: dict[str, dict[str, object]] = {
+    changes: dict[str, dict[str, Any]] = {
         "no recipient": {"recipient": None},
         "no last second": {"valid_before": None},
         "another protocol": {"protocol": "mpp"},
