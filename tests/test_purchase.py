@@ -124,11 +124,10 @@ class Shop:
             Rates("memory://", None, payment_rate),
             Evaluations(1, None),
             (self.protocol.wire, OtherProtocol.wire),
-            chains=Chains(()),
+            **{"chains": Chains(()), **named},
             verify_timeout=1.0,
             settle_timeout=1.0,
             clock=self.clock,
-            **named,
         )
 
     def settle(self, signed: Signed, offer: Offer) -> Any:

@@ -149,9 +149,11 @@ class Market:
     def no_blocks(self) -> Iterator[None]:
         """Mine no block until the end."""
         self.ask("evm_setAutomine", False)
+        self.ask("evm_setIntervalMining", 0)
         try:
             yield
         finally:
+            self.ask("evm_setIntervalMining", 1)
             self.ask("evm_setAutomine", True)
             self.ask("anvil_mine", "0x1")
 
