@@ -56,6 +56,7 @@ class RandomFacilitator(FaultyFacilitator):
 
     Attributes:
         plan: What goes wrong for an authorization; nothing where it is silent.
+        landed: When each authorization was first used, by the clock.
         kill_at: A point of ours at which the service is killed, and how.
     """
 
@@ -67,6 +68,8 @@ class RandomFacilitator(FaultyFacilitator):
         self.plan: dict[str, Fault] = {}
         self.calls_made: list[Call] = []
         self.moves_made: list[Move] = []
+        self.clock: Callable[[], float] = time.time
+        self.landed: dict[str, float] = {}
         self.kill_at: tuple[str, Callable[[], None]] | None = None
         super().__init__(Bank())
 
@@ -109,6 +112,7 @@ class RandomFacilitator(FaultyFacilitator):
 
     def _move(self, body: bytes) -> dict[str, Any]:
         said = super()._move(body)
+        self.landed.setdefault(authorization_of(body)["nonce"], self.clock())
         self.moves_made.append(Move(key_of(body), authorization_of(body)["nonce"], time.monotonic()))
         self._come_to(PROVIDER_POINTS[1])
         return said
