@@ -146,7 +146,23 @@ def test_a_receipt_that_cannot_be_read_costs_no_answer(receipt: str, tmp_path: P
     with shop(x402_offer(OFFER)) as served:
         served.body, served.headers = b"{}", {"PAYMENT-RESPONSE": receipt[:50_000]}
         done = buy(served, tmp_path)
-    assert (done.exit_code, done.stdout, "Receipt: {}" in done.stderr) == (0, "{}", True)
+    assert (done.exit_code, done.stdout) == (0, "{}")
+    assert "Answered, but the receipt does not say that the payment succeeded. Receipt: {}" in done.stderr
+
+
+def test_a_receipt_of_a_failure_is_not_told_as_a_payment(tmp_path: Path) -> None:
+    failed = {
+        "success": False,
+        "transaction": "",
+        "network": OFFER["network"],
+        "errorReason": "unexpected_settle_error",
+    }
+    with shop(x402_offer(OFFER)) as served:
+        served.body, served.headers = b"{}", {"PAYMENT-RESPONSE": encoded(failed)}
+        done = buy(served, tmp_path)
+    assert (done.exit_code, done.stdout, "Paid." in done.stderr) == (0, "{}", False)
+    assert "does not say that the payment succeeded" in done.stderr
+    assert "settle_error" in done.stderr
 
 
 @pytest.mark.parametrize("changes", [{"asset": "no address"}, {"payTo": "no address"}, {"extra": None}])

@@ -212,6 +212,19 @@ def test_nothing_is_signed_for_a_key_that_may_have_paid_elsewhere(
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.parametrize("code", ["PAYMENT_UNCERTAIN", "PAYMENT_IN_PROGRESS", "IDEMPOTENCY_CONFLICT", "other"])
+def test_a_key_that_the_service_refuses_as_known_is_not_told_as_unpaid(
+    service: Service, buy: Callable[..., Answer], code: str
+) -> None:
+    """The record may be out of reach, as behind a proxy that publishes the paid routes alone."""
+    service.keeps_a_record = False
+    service.offer = lambda request: problem(409, code)
+    with pytest.raises(PayError, match="Do not pay again for this") as caught:
+        buy()
+    assert (caught.value.exit_code, service.credentials) == (UNCLEAR, [])
+    assert "Nothing was" not in str(caught.value)
+
+
 def test_an_uncertain_payment_is_left_to_the_operator(
     service: Service, buy: Callable[..., Answer], clock: list[float]
 ) -> None:
@@ -438,7 +451,6 @@ def test_known_dollars_are_paid_without_naming_them(service: Service, buy: Calla
         httpx.Response(402),
         httpx.Response(302, headers={"Location": "https://elsewhere.example/"}),
         problem(422, "INVALID_INPUT"),
-        problem(409, "IDEMPOTENCY_CONFLICT"),
     ],
 )
 def test_an_answer_that_is_no_usable_offer_is_not_paid(
@@ -636,6 +648,13 @@ def test_of_two_runs_under_one_key_one_sends(service: Service, buy: Callable[...
         buy()
     assert caught.value.exit_code == UNCLEAR
     assert len(service.credentials) == 1
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "https://localhost:x/", "https://a\x1bb/", "https://u:p@a.example/"])
+def test_a_url_that_cannot_be_read_or_holds_a_password_is_refused_in_words(url: str) -> None:
+    with pytest.raises(PayError, match=r"The URL .* Nothing was paid") as caught:
+        http_client(url)
+    assert "\x1b" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://ranking.example/v1/x402/x", "ftp://127.0.0.1/", "ranking.example"])

@@ -174,6 +174,9 @@ class _Purchase:
                 raise PayError(f"{challenge.words} The service asked for no payment, and nothing was paid.")
             self.say("The service asked for no payment.")
             return Answer(body=challenge.body, receipt=self._receipt(challenge), replayed=_is_replay(challenge))
+        if challenge.status == httpx.codes.CONFLICT:
+            # The service knows this key, and what it knows may be a payment that was made elsewhere.
+            raise PayError(f"{challenge.words} Nothing new was signed. Do not pay again for this.", UNCLEAR)
         if challenge.status != httpx.codes.PAYMENT_REQUIRED:
             raise PayError(f"{challenge.words} Nothing was paid.")
         record = self._save(challenge, number)

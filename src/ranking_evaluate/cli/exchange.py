@@ -102,7 +102,13 @@ def http_client(url: str) -> httpx.Client:
     Raises:
         PayError: The URL is not one to send a payment to.
     """
-    parsed = httpx.URL(url)
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise PayError(f"The URL cannot be read ({visible(str(error))}). Nothing was paid.") from error
+    if parsed.userinfo:
+        # It would become an Authorization header, which is where an MPP payment stands.
+        raise PayError("The URL holds a user name or a password, which are not sent. Nothing was paid.")
     is_local = parsed.host in {"127.0.0.1", "::1", "localhost"}
     if parsed.scheme != "https" and not (is_local and parsed.scheme == "http"):
         raise PayError("A payment is sent over https:// only (http:// is for this machine). Nothing was paid.")
