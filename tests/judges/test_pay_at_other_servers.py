@@ -1,0 +1,235 @@
+"""`pay` at servers that others wrote, on real chains: at most one debit under a key, and no word that is not known."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ranking_evaluate.cli import app, buying, exchange, pay, saved_credential
+from ranking_evaluate.cli.buying import run_pay
+from ranking_evaluate.sandbox import FundedProtocol, Sandbox
+from tests.faults import tempo_proxy
+from tests.faults.facilitator import Fault, FaultyFacilitator
+from tests.faults.tempo_proxy import FaultyTempoProxy
+from tests.judges.losing_proxy import LosingProxy, Way
+from tests.judges.other_servers import ANSWER, PRICE, other_server
+
+X402: Final = ("fastapi", "express", "hono")
+MPP: Final = ("mppx", "pympp")
+PAID, NOT_CHARGED, UNCLEAR = 0, 1, 3
+IMPATIENT_SECONDS: Final = 4.0
+PATIENCE_SECONDS: Final = 3.0
+
+
+@pytest.fixture(scope="module")
+def mpp(sandbox: Sandbox) -> FundedProtocol:
+    return next(funded for funded in sandbox.protocols if funded.protocol == "mpp")
+
+
+@pytest.fixture(scope="module")
+def node(mpp: FundedProtocol) -> Iterator[FaultyTempoProxy]:
+    """The node that the MPP servers use; the buyer asks another one."""
+    with FaultyTempoProxy(mpp.rpc) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address_of(
+    sandbox: Sandbox, funded: FundedProtocol, mpp: FundedProtocol, faulty: FaultyFacilitator, node: FaultyTempoProxy
+) -> Iterator[Callable[[str], str]]:
+    """Return the address of a server, which is started when it is first asked for."""
+    found: dict[str, str] = {}
+    with ExitStack() as running:
+
+        def start(server: str) -> str:
+            protocol = mpp if server in MPP else funded
+            terms = {"PAY_TO": protocol.payee, "ASSET": protocol.asset, "NETWORK": protocol.network}
+            providers = {"FACILITATOR": faulty.url, "RPC": node.url}
+            return running.enter_context(other_server(server, sandbox.processes, {**terms, **providers}))
+
+        def address_of(server: str) -> str:
+            if server not in found:
+                found[server] = start(server)
+            return found[server]
+
+        yield address_of
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[LosingProxy]:
+    with LosingProxy() as running:
+        yield running
+
+
+class Buyer:
+    """Runs `ranking-evaluate pay` with one key, and knows what the payee got since it came."""
+
+    def __init__(self, protocol: FundedProtocol, folder: Path) -> None:
+        self.protocol = protocol
+        self.folder = folder
+        self.key = f"stock_{secrets.token_hex(12)}"
+        self._before = protocol.balance(protocol.payee)
+        (folder / "input.json").write_text("{}")
+
+    @property
+    def debited(self) -> int:
+        return self.protocol.balance(self.protocol.payee) - self._before
+
+    def pay(self, url: str, *options: str) -> Result:
+        environment = {
+            "RANKING_EVALUATE_WALLET_KEY": self.protocol.payer.key,
+            "RANKING_EVALUATE_MPP_RPC_URL": self.protocol.rpc,
+        }
+        command = ["pay", url, "--protocol", self.protocol.protocol, "--input", str(self.folder / "input.json")]
+        kept = ["--state-dir", str(self.folder / "state"), "--key", self.key]
+        result = CliRunner().invoke(app, [*command, *kept, *options], env=environment)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.stderr
+        return result
+
+
+@pytest.fixture
+def buyer(
+    request: pytest.FixtureRequest,
+    funded: FundedProtocol,
+    mpp: FundedProtocol,
+    faulty: FaultyFacilitator,
+    node: FaultyTempoProxy,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Buyer]:
+    """A buyer at the server of this test, who does not wait long before asking again."""
+    faulty.reset()
+    node.reset()
+    monkeypatch.setattr(buying, "PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(exchange, "PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(pay, "run_pay", partial(run_pay, patience=PATIENCE_SECONDS))
+    yield Buyer(mpp if request.node.callspec.params["server"] in MPP else funded, tmp_path)
+    faulty.reset()
+    node.reset()
+
+
+def expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every credential count as one that no chain takes any more: the buyer would be free to sign a new one."""
+    monkeypatch.setattr(saved_credential, "EXPIRY_MARGIN_SECONDS", -1_000_000)
+
+
+def check_unclear(result: Result) -> None:
+    assert (result.exit_code, result.stdout) == (UNCLEAR, ""), result.stderr
+    assert "Whether it was charged is not known" in result.stderr
+    assert "look at the wallet's transfers before you pay for this again" in result.stderr
+    assert "Nothing was charged" not in result.stderr
+
+
+@pytest.mark.parametrize("server", [*X402, *MPP])
+def test_a_key_that_was_answered_never_pays_again(
+    server: str, buyer: Buyer, address_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = address_of(server) + "/tied"
+    first = buyer.pay(url)
+    assert (first.exit_code, json.loads(first.stdout)) == (PAID, ANSWER), first.stderr
+    assert "Paid. Receipt: {" in first.stderr
+    assert buyer.debited == PRICE
+    for options in ((), ("--sign-again",)):
+        for _ in range(2):
+            again = buyer.pay(url, *options)
+            assert (again.exit_code, again.stdout) == (PAID, first.stdout), again.stderr
+            assert "This key was paid and answered before" in again.stderr
+        expire(monkeypatch)
+    assert buyer.debited == PRICE
+
+
+@pytest.mark.parametrize("way", [Way.LOST, Way.LATE])
+@pytest.mark.parametrize("server", [*X402, *MPP])
+def test_an_answer_that_does_not_arrive_leaves_it_unclear_and_is_paid_once(
+    server: str,
+    way: Way,
+    buyer: Buyer,
+    address_of: Callable[[str], str],
+    proxy: LosingProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = proxy.to(address_of(server), way) + "/tied"
+    if way is Way.LATE:
+        monkeypatch.setattr(exchange, "ANSWER_SECONDS", IMPATIENT_SECONDS)
+    check_unclear(buyer.pay(url))
+    # The answer that the buyer never saw was the one that was paid for.
+    assert proxy.answers[0] == 200
+    check_unclear(buyer.pay(url))
+    expire(monkeypatch)
+    for options in ((), ("--sign-again",)):
+        gone = buyer.pay(url, *options)
+        check_unclear(gone)
+        assert "It can no longer be used" in gone.stderr
+    assert buyer.debited == PRICE
+
+
+@pytest.mark.parametrize("fault", [Fault.ERROR_AFTER, Fault.RESET_AFTER, Fault.FAILURE_WITH_TRANSACTION])
+@pytest.mark.parametrize("server", X402)
+def test_a_refusal_after_the_payment_is_not_taken_for_a_refusal(
+    server: str,
+    fault: Fault,
+    buyer: Buyer,
+    address_of: Callable[[str], str],
+    faulty: FaultyFacilitator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    faulty.set(fault)
+    check_unclear(buyer.pay(address_of(server) + "/tied"))
+    faulty.set(Fault.NONE)
+    assert buyer.debited == PRICE
+    expire(monkeypatch)
+    for options in ((), ("--sign-again",)):
+        check_unclear(buyer.pay(address_of(server) + "/tied", *options))
+    assert buyer.debited == PRICE
+
+
+@pytest.mark.parametrize("fault", [tempo_proxy.Fault.ERROR_AFTER_RECEIPT_HIDDEN, tempo_proxy.Fault.REPLY_LOST])
+@pytest.mark.parametrize("server", MPP)
+def test_a_node_that_hides_the_payment_from_the_server_does_not_make_it_pay_twice(
+    server: str,
+    fault: tempo_proxy.Fault,
+    buyer: Buyer,
+    address_of: Callable[[str], str],
+    node: FaultyTempoProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    node.fault = fault
+    first = buyer.pay(address_of(server) + "/tied")
+    node.fault = tempo_proxy.Fault.NONE
+    assert buyer.debited == PRICE
+    expire(monkeypatch)
+    for result in (first, buyer.pay(address_of(server) + "/tied", "--sign-again")):
+        if result.exit_code != PAID:
+            check_unclear(result)
+    assert buyer.debited == PRICE
+
+
+@pytest.mark.parametrize(
+    ("server", "path", "options", "words"),
+    [
+        *((server, "/untied", (), "not tied to") for server in (*X402, *MPP)),
+        *((server, "/dear", (), "The price is 0.5, more than the 0.01 allowed") for server in (*X402, *MPP)),
+        *((server, "/tied", ("--network", "eip155:8453"), "another network than") for server in (*X402, *MPP)),
+        *((server, "/tied", ("--asset", "0x" + "ee" * 20), "another asset than") for server in (*X402, *MPP)),
+        *((server, "/foreign", (), "only dollars that the SDK knows") for server in MPP),
+    ],
+)
+def test_what_may_not_be_paid_is_refused_before_anything_is_signed(
+    server: str, path: str, options: tuple[str, ...], words: str, buyer: Buyer, address_of: Callable[[str], str]
+) -> None:
+    result = buyer.pay(address_of(server) + path, *options)
+    assert (result.exit_code, words in result.stderr, "Nothing was paid." in result.stderr) == (
+        NOT_CHARGED,
+        True,
+        True,
+    ), result.stderr
+    assert not (buyer.folder / "state").exists()
+    assert buyer.debited == 0
