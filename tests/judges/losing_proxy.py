@@ -1,4 +1,4 @@
-"""A proxy between a buyer and any server, which loses or holds back the answer to what pays."""
+"""A proxy between a buyer and any server, which loses or holds back the answer to what pays, or is gone by then."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ class Way(Enum):
     GOOD = "it arrives"
     LOST = "it never arrives: the connection breaks"
     LATE = "it arrives after the buyer has gone"
+    GONE = "there is none: nobody listens any more when the server has said its terms"
 
 
 class LosingProxy:
@@ -33,26 +34,38 @@ class LosingProxy:
         self.answers: list[int] = []
         self._release = threading.Event()
         self._client = httpx.Client(trust_env=False, timeout=FORWARD_SECONDS)
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://{LOOPBACK}:{self._server.server_port}"
+        self._server: ThreadingHTTPServer | None = None
+        self._port = 0
+        self.listen()
+        self.url = f"http://{LOOPBACK}:{self._port}"
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
         self._release.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._stop_listening()
         self._client.close()
 
     def to(self, upstream: str, way: Way = Way.GOOD) -> str:
         """Stand in front of this server from now on, and return the proxy's own address."""
         self.upstream, self.way, self.answers = upstream, way, []
+        self.listen()
         return self.url
+
+    def listen(self) -> None:
+        """Accept connections again, at the same address."""
+        if self._server is None:
+            self._server = ThreadingHTTPServer((LOOPBACK, self._port), self._handler())
+            self._server.daemon_threads = True
+            self._port = self._server.server_port
+            threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         proxy = self
@@ -72,6 +85,10 @@ class LosingProxy:
                 if pays:
                     proxy.answers.append(answer.status_code)
                     way, proxy.way = proxy.way, Way.GOOD
+                elif proxy.way is Way.GONE and answer.status_code == httpx.codes.PAYMENT_REQUIRED:
+                    proxy.way = Way.GOOD
+                    # Before the terms are out, so that the buyer's next connection is refused.
+                    proxy._stop_listening()
                 if way is Way.LOST:
                     self.close_connection = True
                     return

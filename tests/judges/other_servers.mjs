@@ -1,33 +1,36 @@
 // Servers that others wrote, as their documents say to start them: `node other_servers.mjs express|hono|mppx`.
 // They know no GET /v1/attempts and keep no record of keys. Environment: PORT, PAY_TO, ASSET, and FACILITATOR and NETWORK
 // for x402, RPC for MPP. The paths: /tied names the purchase in its terms, /untied does not, /dear costs half a dollar,
-// /foreign is sold for a token that nobody knows, on a network that nobody knows.
+// /foreign is sold for a token that nobody knows, over x402 on Base.
 
 import { serve } from '@hono/node-server'
 import { Hono } from 'hono'
 
 const { PORT, PAY_TO, ASSET, FACILITATOR, NETWORK, RPC } = process.env
 const PATHS = ['/tied', '/untied', '/dear', '/foreign']
+const BASE = 'eip155:8453'
+const FOREIGN = '0x20c0000000000000000000000000000000000bad'
 const answer = { bought: true }
 
 async function routes() {
   const { declarePaymentIdentifierExtension } = await import('@x402/extensions/payment-identifier')
   const tied = { 'payment-identifier': declarePaymentIdentifierExtension(false) }
   const extra = { name: 'Sandbox Dollar', version: '1' }
-  const terms = (amount, asset, extensions) => ({
+  const terms = (amount, extensions, network = NETWORK, asset = ASSET) => ({
     accepts: {
       scheme: 'exact',
       payTo: PAY_TO,
-      network: NETWORK,
+      network,
       price: { amount, asset, extra },
       maxTimeoutSeconds: 120,
     },
     extensions,
   })
   return {
-    'POST /tied': terms('10000', ASSET, tied),
-    'POST /untied': terms('10000', ASSET, {}),
-    'POST /dear': terms('500000', ASSET, tied),
+    'POST /tied': terms('10000', tied),
+    'POST /untied': terms('10000', {}),
+    'POST /dear': terms('500000', tied),
+    'POST /foreign': terms('10000', tied, BASE, FOREIGN),
   }
 }
 
@@ -35,10 +38,8 @@ async function x402(framework) {
   const { paymentMiddleware, x402ResourceServer } = await import(`@x402/${framework}`)
   const { ExactEvmScheme } = await import('@x402/evm/exact/server')
   const { HTTPFacilitatorClient } = await import('@x402/core/server')
-  const server = new x402ResourceServer(new HTTPFacilitatorClient({ url: FACILITATOR })).register(
-    NETWORK,
-    new ExactEvmScheme(),
-  )
+  const server = new x402ResourceServer(new HTTPFacilitatorClient({ url: FACILITATOR }))
+  for (const network of [NETWORK, BASE]) server.register(network, new ExactEvmScheme())
   return paymentMiddleware(await routes(), server)
 }
 
@@ -62,7 +63,7 @@ async function mpp() {
     '/tied': { amount: '0.01' },
     '/untied': { amount: '0.01' },
     '/dear': { amount: '0.5' },
-    '/foreign': { amount: '0.01', currency: '0x20c0000000000000000000000000000000000bad' },
+    '/foreign': { amount: '0.01', currency: FOREIGN },
   }
   return async (context) => {
     const path = context.req.path

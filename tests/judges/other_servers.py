@@ -1,8 +1,8 @@
 """Servers that others wrote, with no record of keys, each a process: the SDKs' own ones in Python and in TypeScript.
 
 Each sells on four paths: `/tied` names the purchase in its terms, `/untied` does not, `/dear` costs half a dollar, and
-`/foreign`, over MPP, is sold for a token that nobody knows. As a program this module is one of the Python servers;
-`other_servers.mjs` is the others, with the same environment.
+`/foreign` is sold for a token that nobody knows, over x402 on Base. As a program this module is one of the Python
+servers; `other_servers.mjs` is the others, with the same environment.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, free_port
 ANSWER: Final = {"bought": True}
 PRICE: Final = 10_000
 DEAR: Final = 500_000
+BASE: Final = "eip155:8453"
 FOREIGN: Final = "0x20c0000000000000000000000000000000000bad"
 START_SECONDS: Final = 30.0
 NODE_SECONDS: Final = 3.0
@@ -42,15 +43,21 @@ def behind_x402_middleware(pay_to: str, asset: str, network: str, facilitator: s
 
     server = x402ResourceServer(HTTPFacilitatorClient(FacilitatorConfig(url=facilitator)))
     scheme: Any = ExactEvmServerScheme()  # type: ignore[no-untyped-call]  # The SDK's scheme is not annotated.
-    server.register(network, scheme)
+    for each in (network, BASE):
+        server.register(each, scheme)
     tied = {PAYMENT_IDENTIFIER: declare_payment_identifier_extension(required=False)}
 
-    def route(amount: int, extensions: dict[str, Any]) -> RouteConfig:
-        price = AssetAmount(amount=str(amount), asset=asset, extra={"name": "Sandbox Dollar", "version": "1"})
-        option = PaymentOption(scheme="exact", pay_to=pay_to, price=price, network=network, max_timeout_seconds=120)
+    def route(amount: int, extensions: dict[str, Any], where: str = network, token: str = asset) -> RouteConfig:
+        price = AssetAmount(amount=str(amount), asset=token, extra={"name": "Sandbox Dollar", "version": "1"})
+        option = PaymentOption(scheme="exact", pay_to=pay_to, price=price, network=where, max_timeout_seconds=120)
         return RouteConfig(accepts=[option], extensions=extensions)
 
-    routes = {"POST /tied": route(PRICE, tied), "POST /untied": route(PRICE, {}), "POST /dear": route(DEAR, tied)}
+    routes = {
+        "POST /tied": route(PRICE, tied),
+        "POST /untied": route(PRICE, {}),
+        "POST /dear": route(DEAR, tied),
+        "POST /foreign": route(PRICE, tied, BASE, FOREIGN),
+    }
     middleware = payment_middleware(routes, server)
     app = FastAPI()
 
