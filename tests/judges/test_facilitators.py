@@ -159,9 +159,16 @@ class Market:
         self.ask("anvil_mine", "0x1")
 
     def wait_for_transactions(self, count: int = 1) -> None:
+        self._wait(lambda waiting: waiting >= count, "no transaction arrives")
+
+    def wait_for_blocks(self) -> None:
+        """Wait until every transaction is in a block: the node names its hash a little earlier."""
+        self._wait(lambda waiting: waiting == 0, "a transaction stays out of the blocks")
+
+    def _wait(self, is_reached: Callable[[int], bool], failure: str) -> None:
         deadline = time.monotonic() + 10
-        while int(self.ask("txpool_status")["pending"], 16) < count:
-            assert time.monotonic() < deadline, "no transaction arrives"
+        while not is_reached(int(self.ask("txpool_status")["pending"], 16)):
+            assert time.monotonic() < deadline, failure
             time.sleep(0.01)
 
 
@@ -329,6 +336,7 @@ def too_slow(purchase: Purchase) -> Told:
     answer = purchase.send()
     answered.set()
     assert executed.wait(10)
+    purchase.market.wait_for_blocks()
     return answer
 
 
@@ -366,6 +374,7 @@ def killed_after(purchase: Purchase) -> Told:
 def answer_lost(purchase: Purchase) -> Told:
     def executed(forward: Forward) -> None:
         forward()
+        purchase.market.wait_for_blocks()
 
     purchase.market.node.send = executed
     return purchase.send()
