@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import stat
 import time
@@ -88,7 +89,7 @@ class Service:
         self.offer: Reply = lambda request: challenge(OFFER)
         self.state: str | None = None
         self.keeps_a_record = True
-        self.replies: list[httpx.Response | BaseException] = []
+        self.replies: list[httpx.Response | BaseException | Callable[[], httpx.Response | BaseException]] = []
         self.credentials: list[str] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
@@ -101,6 +102,8 @@ class Service:
             return self.offer(request)
         self.credentials.append(request.headers["PAYMENT-SIGNATURE"])
         reply = self.replies.pop(0)
+        if callable(reply):
+            reply = reply()
         if isinstance(reply, BaseException):
             raise reply
         return reply
@@ -318,6 +321,28 @@ def test_a_credential_that_never_left_was_not_charged_and_is_replaced_when_it_is
     service.replies = [delivered()]
     assert buy().body == ANSWER
     assert len(set(service.credentials)) == 2
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_run_that_could_not_connect_knows_what_another_run_sent_meanwhile(
+    service: Service, buy: Callable[..., Answer], is_answered: bool
+) -> None:
+    service.keeps_a_record = False
+
+    def another_run() -> httpx.ConnectError:
+        service.replies = [delivered() if is_answered else httpx.ReadTimeout("lost")]
+        with contextlib.nullcontext() if is_answered else pytest.raises(PayError):
+            buy(patience=0.0)
+        return httpx.ConnectError("refused")
+
+    service.replies = [another_run]
+    if is_answered:
+        assert buy(patience=0.0).body == ANSWER
+    else:
+        with pytest.raises(PayError, match=r"is not known: .* sent once, 1 of them without an answer") as caught:
+            buy(patience=0.0)
+        assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
 
 
 def test_a_run_that_was_killed_while_it_sent_counts_as_sent(
