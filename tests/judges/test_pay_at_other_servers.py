@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -19,6 +21,7 @@ from ranking_evaluate.sandbox import FundedProtocol, Sandbox
 from tests.faults import tempo_proxy
 from tests.faults.facilitator import Fault, FaultyFacilitator, forward_to
 from tests.faults.tempo_proxy import FaultyTempoProxy
+from tests.judges.conftest import PROGRAM
 from tests.judges.losing_proxy import LosingProxy, Way
 from tests.judges.other_servers import ANSWER, BASE, PRICE, other_server
 
@@ -100,16 +103,32 @@ class Buyer:
     def debited(self) -> int:
         return self.protocol.balance(self.protocol.payee) - self._before
 
-    def pay(self, url: str, *options: str) -> Result:
-        environment = {
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
             "RANKING_EVALUATE_WALLET_KEY": self.protocol.payer.key,
             "RANKING_EVALUATE_MPP_RPC_URL": self.protocol.rpc,
         }
-        command = ["pay", url, "--protocol", self.protocol.protocol, "--input", str(self.folder / "input.json")]
-        kept = ["--state-dir", str(self.folder / "state"), "--key", self.key]
-        result = CliRunner().invoke(app, [*command, *kept, *options], env=environment)
+
+    def command(self, url: str) -> list[str]:
+        what = ["pay", url, "--protocol", self.protocol.protocol, "--input", str(self.folder / "input.json")]
+        return [*what, "--state-dir", str(self.folder / "state"), "--key", self.key]
+
+    def pay(self, url: str, *options: str) -> Result:
+        result = CliRunner().invoke(app, [*self.command(url), *options], env=self.environment)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.stderr
         return result
+
+    def pay_at_once(self, url: str, runs: int) -> list[tuple[int, str]]:
+        """Return exit code and words of each of several runs that start at the same time."""
+        command = [PROGRAM, *self.command(url)]
+        environment = {"PATH": os.defpath, **self.environment}
+        started = [
+            subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            for _ in range(runs)
+        ]
+        said = [run.communicate(timeout=60)[1] for run in started]
+        return [(run.returncode, words) for run, words in zip(started, said, strict=True)]
 
 
 @pytest.fixture
@@ -186,6 +205,19 @@ def test_an_answer_that_does_not_arrive_leaves_it_unclear_and_is_paid_once(
         check_unclear(gone)
         assert "It can no longer be used" in gone.stderr
     assert buyer.debited == PRICE
+
+
+@pytest.mark.parametrize("server", ["fastapi", "mppx"])
+def test_runs_at_the_same_time_under_one_key_pay_once(
+    server: str, buyer: Buyer, address_of: Callable[[str], str]
+) -> None:
+    ended = buyer.pay_at_once(address_of(server) + "/tied", 4)
+    assert buyer.debited == PRICE
+    codes = [code for code, _ in ended]
+    assert codes.count(PAID) >= 1, ended
+    # The others were too late to sign, or sent what the server had taken already.
+    assert set(codes) <= {PAID, UNCLEAR}, ended
+    assert not any("Nothing was" in words for code, words in ended if code == UNCLEAR)
 
 
 @pytest.mark.parametrize("server", [*X402, *MPP])
