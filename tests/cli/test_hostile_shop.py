@@ -172,5 +172,22 @@ def test_an_offer_that_cannot_be_signed_is_told_as_such(changes: dict[str, Any],
     assert (done.exit_code, "Nothing was paid." in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
 
 
+@pytest.mark.parametrize("declared", [None, [], {}, "x", {"info": {}}, {"info": {"required": "yes"}}])
+def test_a_declaration_that_ties_nothing_to_the_key_is_not_paid(declared: object, tmp_path: Path) -> None:
+    """The SDK writes its identifier into a declaration of the specified form alone."""
+    required = {"x402Version": 2, "accepts": [OFFER], "extensions": {"payment-identifier": declared}}
+    with shop({"PAYMENT-REQUIRED": encoded(required)}) as served:
+        done = buy(served, tmp_path)
+    assert (done.exit_code, "not tied to" in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
+@pytest.mark.parametrize("document", [[], "x", 1, None, {"accepts": 1}])
+def test_a_challenge_of_another_form_is_told_as_such(document: object, tmp_path: Path) -> None:
+    with shop({"PAYMENT-REQUIRED": encoded(document)}) as served:
+        done = buy(served, tmp_path)
+    assert isinstance(done.exception, SystemExit)
+    assert (done.exit_code, "Nothing was paid." in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
 def test_a_mandate_shows_no_key() -> None:
     assert WALLET.key not in repr(replace(Mandate(wallet_key=WALLET.key, key=KEY, max_amount=Decimal(1)), decimals=8))
