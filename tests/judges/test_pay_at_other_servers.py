@@ -121,7 +121,7 @@ class Buyer:
 
     def pay_at_once(self, url: str, runs: int) -> list[tuple[int, str]]:
         """Return exit code and words of each of several runs that start at the same time."""
-        command = [PROGRAM, *self.command(url)]
+        command: list[str | Path] = [PROGRAM, *self.command(url)]
         environment = {"PATH": os.defpath, **self.environment}
         started = [
             subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
