@@ -288,6 +288,21 @@ def test_a_server_without_a_record_is_not_believed_that_nothing_was_charged(
     assert len(set(service.credentials)) == 1
 
 
+def test_a_receipt_of_a_payment_is_believed_more_than_a_later_word(
+    service: Service, buy: Callable[..., Answer], clock: list[float]
+) -> None:
+    service.replies = [httpx.Response(402, headers={"PAYMENT-RESPONSE": RECEIPT})]
+    with pytest.raises(PayError, match="Whether it was charged is not known") as caught:
+        buy()
+    assert caught.value.exit_code == UNCLEAR
+    clock[0] = LONG_AFTER
+    service.replies = [problem(402, "PAYMENT_REJECTED")]
+    with pytest.raises(PayError, match="Whether it was charged is not known") as caught:
+        buy(sign_again=True)
+    assert caught.value.exit_code == UNCLEAR
+    assert len(set(service.credentials)) == 1
+
+
 def test_an_answered_key_is_never_signed_for_again(
     service: Service, buy: Callable[..., Answer], clock: list[float], tmp_path: Path
 ) -> None:

@@ -219,7 +219,7 @@ def test_pay_pays_on_the_network_that_it_is_told_and_is_not_charged_where_the_wa
     refused = pay(new_key())
     assert (refused.exit_code, refused.stdout) == (1, ""), refused.stderr
     assert f" on {LOCAL} " in refused.stderr
-    assert "Nothing was charged." in refused.stderr
+    assert "Nothing was charged: of this key the service says 'none'." in refused.stderr
     elsewhere = pay(new_key(), "--network", "eip155:8453")
     assert (elsewhere.exit_code, elsewhere.stdout) == (1, "")
     assert elsewhere.stderr.count("another network than --network eip155:8453") == 2

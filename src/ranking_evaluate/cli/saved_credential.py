@@ -153,6 +153,11 @@ class Record:
         return next((each for each in receipts if isinstance(each, str)), None)
 
     @property
+    def receipts(self) -> list[str]:
+        """The receipt headers of all its answers, bought or not."""
+        return [each["receipt"] for each in self.events if isinstance(each.get("receipt"), str)]
+
+    @property
     def is_answered(self) -> bool:
         """Whether the answer that it buys has come."""
         return any(map(_is_bought, self.events))

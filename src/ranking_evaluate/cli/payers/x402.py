@@ -168,7 +168,7 @@ def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
     """Return what a PAYMENT-RESPONSE says."""
     return ReceiptFacts(
         success=receipt.get("success") is True,
-        transaction=str(receipt.get("transaction", "")),
+        transaction=str(receipt.get("transaction") or ""),
         network=str(receipt.get("network", "")),
         payer=str(receipt.get("payer", "")),
         amount=receipt.get("amount"),
