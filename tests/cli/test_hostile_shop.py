@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -187,6 +188,35 @@ def test_a_challenge_of_another_form_is_told_as_such(document: object, tmp_path:
         done = buy(served, tmp_path)
     assert isinstance(done.exception, SystemExit)
     assert (done.exit_code, "Nothing was paid." in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
+def test_an_offer_over_another_protocol_is_named(tmp_path: Path) -> None:
+    with shop({"WWW-Authenticate": 'Bearer, Payment id="x", method="tempo"'}) as served:
+        done = buy(served, tmp_path)
+    assert (done.exit_code, served.credentials) == (NOT_CHARGED, [])
+    assert "The 402 has no x402 offer, but one over MPP: --protocol mpp. Nothing was paid." in done.stderr
+
+
+def test_an_offer_of_version_1_is_named(tmp_path: Path) -> None:
+    """Version 1 has its terms in the body; many servers still speak it."""
+    terms = {
+        "scheme": "exact",
+        "network": "base",
+        "maxAmountRequired": "10000",
+        "resource": "https://shop.example/",
+        "description": "",
+        "mimeType": "application/json",
+        "payTo": OFFER["payTo"],
+        "maxTimeoutSeconds": 60,
+        "asset": BASE_USDC,
+        "extra": {"name": "USD Coin", "version": "2"},
+    }
+    body = {"x402Version": 1, "error": "X-PAYMENT header is required", "accepts": [terms]}
+    with shop({}) as served:
+        served.terms = json.dumps(body).encode()
+        done = buy(served, tmp_path)
+    assert (done.exit_code, served.credentials) == (NOT_CHARGED, [])
+    assert "The offer is of x402 version 1; version 2 is paid here. Nothing was paid." in done.stderr
 
 
 def test_a_mandate_shows_no_key() -> None:

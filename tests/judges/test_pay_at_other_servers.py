@@ -324,8 +324,8 @@ def test_a_node_that_hides_the_payment_from_the_server_does_not_make_it_pay_twic
         *((server, "/tied", ("--asset", "0x" + "ee" * 20), "another asset than") for server in (*X402, *MPP)),
         *((server, "/foreign", (), "only dollars that the SDK knows") for server in MPP),
         *((server, "/foreign", (), f"on {BASE}: the SDK knows no dollar of this address there") for server in X402),
-        *((server, "/tied", ("--protocol", "mpp"), "The 402 carries no MPP offer") for server in X402),
-        *((server, "/tied", ("--protocol", "x402"), "The 402 carries no x402 offer") for server in MPP),
+        *((server, "/tied", ("--protocol", "mpp"), "one over x402: --protocol x402") for server in X402),
+        *((server, "/tied", ("--protocol", "x402"), "one over MPP: --protocol mpp") for server in MPP),
     ],
 )
 def test_what_may_not_be_paid_is_refused_before_anything_is_signed(

@@ -29,7 +29,7 @@ from ranking_evaluate.cli.exchange import (
 )
 from ranking_evaluate.cli.outcome import WORDS_LENGTH, clock, printed, unknown
 from ranking_evaluate.cli.payers import PAYERS
-from ranking_evaluate.cli.payers.payer import UNCLEAR, Mandate, PayError
+from ranking_evaluate.cli.payers.payer import UNCLEAR, Mandate, PayError, Signed
 from ranking_evaluate.cli.saved_credential import NOT_SENT, SENDING, Record, SavedCredential
 from ranking_evaluate.cli.standing import NO_CHARGE, UNCERTAIN, UNDER_WAY, ask, standing_in
 from ranking_evaluate.core.visible import visible
@@ -182,7 +182,7 @@ class _Purchase:
         return self._deliver(record, self.patience)
 
     def _save(self, challenge: Reply, number: int) -> Record:
-        signed = PAYERS[self.order.protocol].sign(challenge.response, self.mandate)
+        signed = self._sign(challenge.whole)
         credential = SavedCredential(
             key=self.order.key,
             number=number,
@@ -200,6 +200,14 @@ class _Purchase:
             raise PayError("Another run is paying under this key. Run again with the same --key.", UNCLEAR) from error
         except OSError as error:
             raise PayError(f"The credential cannot be kept in {self.state_dir}: {error}. Nothing was paid.") from error
+
+    def _sign(self, challenge: httpx.Response) -> Signed:
+        wanted = PAYERS[self.order.protocol]
+        offering = [payer.wire for payer in PAYERS.values() if payer.wire.offers(challenge.headers)]
+        if offering and wanted.wire not in offering:
+            others = " or ".join(f"{wire.title}: --protocol {wire.name}" for wire in offering)
+            raise PayError(f"The 402 has no {wanted.wire.title} offer, but one over {others}. Nothing was paid.")
+        return wanted.sign(challenge, self.mandate)
 
     def _deliver(self, record: Record, patience: float) -> Answer:
         """Send the credential, the same one as often as it takes, and return the answer it buys."""

@@ -27,6 +27,8 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 WORDS_LENGTH: Final = 1000
 """Characters of each of a server's texts that are printed."""
 
+_OF_THE_TRANSFER: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+
 _WORDS: Final = ("code", "detail", "nextStep")
 
 
@@ -66,6 +68,12 @@ class Reply:
     def status(self) -> int:
         """Its status code."""
         return self.response.status_code
+
+    @property
+    def whole(self) -> httpx.Response:
+        """The answer as SDKs read one: with its body, which is empty where it did not arrive whole."""
+        headers = [pair for pair in self.response.headers.raw if pair[0].lower() not in _OF_THE_TRANSFER]
+        return httpx.Response(self.status, headers=headers, content=self.body or b"")
 
     @property
     def problem(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     client = x402ClientSync()
     wire = x402HTTPClientSync(client)
     try:
-        required = wire.get_payment_required_response(challenge.headers.get)
+        required = wire.get_payment_required_response(challenge.headers.get, challenge.content)
     except Exception as error:
         # The SDK expects an object; a header may hold anything.
         raise PayError("The 402 carries no x402 offer that can be read. Nothing was paid.") from error
