@@ -14,7 +14,7 @@ from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.fields import STRICT
-from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol, Readiness
 from ranking_evaluate.release import VERSION
 
 ASK_SECONDS: Final = 1.0
@@ -123,8 +123,15 @@ async def state_of(store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple
     }
 
 
+def _readiness(protocol: PaymentProtocol) -> Readiness:
+    """Return whether it can be used; with a clock that is off it cannot, though no payment is refused for that here."""
+    readiness = protocol.ready()
+    fault = protocol.clock.fault() if readiness.ready else None
+    return readiness if fault is None else Readiness(False, f"{fault}: its payments are refused")
+
+
 def _protocol_state(protocol: PaymentProtocol | None) -> ProtocolState:
-    terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else ((), NOT_CONFIGURED)
+    terms, (is_ready, reason) = (protocol.terms(), _readiness(protocol)) if protocol else ((), NOT_CONFIGURED)
     return {
         "configured": protocol is not None,
         "ready": is_ready,

@@ -2,6 +2,7 @@
 
 from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
 from ranking_evaluate.telemetry.metrics import (
+    CLOCK_OFFSET,
     CUT_OFF,
     EVALUATIONS_REFUSED,
     EVALUATIONS_WAITING,
@@ -19,6 +20,7 @@ from ranking_evaluate.telemetry.repeats import keep_telling_repeats
 from ranking_evaluate.telemetry.reports import Request, alarm, log_request
 
 __all__ = [
+    "CLOCK_OFFSET",
     "CUT_OFF",
     "EVALUATIONS_REFUSED",
     "EVALUATIONS_WAITING",
