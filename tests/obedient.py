@@ -354,8 +354,12 @@ class Agent:
         else:
             self.next = self.right() if self.sent.path == "/v1/attempts" else self.sent
 
+    async def send_it_where_the_detail_says(self) -> None:
+        if "://" in self.answer.json()["detail"]:
+            self.end = "sent it to the older release"
+
     async def ask_for_the_older_release(self) -> None:
-        self.end = "asked the operator for the older release"
+        self.end = self.end or "asked the operator for the older release"
 
     async def stop(self) -> None:
         self.end = "stopped: over"
@@ -447,7 +451,10 @@ PHRASES: Final[dict[str, Deed]] = {
     ): Agent.send_what_the_key_was_first_used_with,
     "Do not pay again for that purchase.": Agent.nothing,
     "Keep the key, the body and the credential.": Agent.nothing,
-    ("The operator can have it answered by the release that the detail names."): Agent.ask_for_the_older_release,
+    "If the detail names an address, send the identical request there.": Agent.send_it_where_the_detail_says,
+    (
+        "If not, the operator can have it answered by the release that the detail names."
+    ): Agent.ask_for_the_older_release,
     (
         "Send the credential that was first sent under this key, and do not sign another."
     ): Agent.send_the_first_credential,
@@ -506,6 +513,8 @@ PHRASES: Final[dict[str, Deed]] = {
     ): Agent.nothing,
     "GET /readyz says whether the service is ready.": Agent.ask_whether_it_is_ready,
     "GET /readyz names what is sold here; use the other path with a new key.": Agent.take_the_other_path,
+    "Nothing is sold here any more: stop.": Agent.stop,
+    ("This request was not charged, and what was bought is still delivered to the identical request."): Agent.nothing,
     # GET /v1/attempts
     "The payment is being settled.": Agent.nothing,
     ("Send the identical request again in a few seconds, for ten minutes at most."): Agent.send_again_in_a_few_seconds,

@@ -59,6 +59,7 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
         wires,
         verify_timeout=settings.verify_timeout,
         settle_timeout=settings.settle_timeout,
+        previous_origin=settings.previous_origin,
     )
     return build_app(
         Parts(

@@ -164,6 +164,11 @@ def unconfigured(wire: Wire) -> Unavailable:
     return Unavailable("PAYMENT_UNAVAILABLE", f"Payments over {wire.title} are not taken here.", cause="unconfigured")
 
 
+def ended() -> Unavailable:
+    """Return the refusal of a service whose operator has ended its sales."""
+    return Unavailable("PAYMENT_UNAVAILABLE", "Sales have ended here.", cause="ended")
+
+
 def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Credential | Unreadable | None:
     for wire in wires:
         if wire.name != order.wire.name and wire.carries_credential(order.headers):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, assert_never
+from urllib.parse import urlsplit
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.attempt import Attempt, State, Step
@@ -55,7 +56,7 @@ from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
-from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, readable_credential
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, readable_credential
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Refused,
@@ -131,6 +132,7 @@ class Purchases:
         record_for: Seconds that a caller, or a shutdown, waits for the record of money that moved.
         record_again: Seconds before that record is tried a second time.
         release: What is sold: a key bought under another release is a conflict.
+        previous_origin: Where the release before this one still answers what it sold.
     """
 
     def __init__(
@@ -147,6 +149,7 @@ class Purchases:
         record_for: float = RECORD_FOR,
         record_again: float = RECORD_AGAIN,
         release: str = VERSION,
+        previous_origin: str | None = None,
     ) -> None:
         self._store = store
         self._rates = rates
@@ -159,6 +162,7 @@ class Purchases:
         self._record_for = record_for
         self._record_again = record_again
         self._release = release
+        self._previous_origin = previous_origin
         self._running: set[asyncio.Task[Delivery]] = set()
         # Each with the instant of its first try.
         self._recording: dict[asyncio.Task[Step], float] = {}
@@ -246,6 +250,9 @@ class Purchases:
                 same = release == self._release
                 here = "whose results have changed since" if same else f"and this is release {self._release}"
                 detail = f"This key was used under release {release}, {here}."
+                if self._previous_origin is not None:
+                    path = urlsplit(purchase.order.url).path
+                    detail += f" {self._previous_origin}{path} answers what was sold before."
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", detail, cause=Cause.RELEASE.value)
             case Conflict(cause=cause):
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
@@ -276,6 +283,8 @@ class Purchases:
             raise await self._rejected(purchase, purchase.objection)
 
     def _check_protocol(self, purchase: Purchase) -> None:
+        if self._rates.sales_ended:
+            raise ended()
         ready, reason = purchase.order.payee.ready()
         if not ready or self._closing:
             raise _provider_unavailable("the service is shutting down" if self._closing else reason)

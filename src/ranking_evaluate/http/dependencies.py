@@ -94,8 +94,8 @@ class Parts:
 
     @cached_property
     def taken(self) -> frozenset[str]:
-        """The names of the configured protocols."""
-        return frozenset(protocol.wire.name for protocol in self.protocols)
+        """The names of the protocols that are sold over: the configured ones, until sales end."""
+        return frozenset(() if self.rates.sales_ended else (protocol.wire.name for protocol in self.protocols))
 
     @cached_property
     def store_health(self) -> StoreHealth:

@@ -106,6 +106,13 @@ _TABLE: Final = (
         values.contact,
         "The `mailto:` or `https:` address for /.well-known/security.txt, which is there only with it.",
     ),
+    Variable(
+        Group.SERVICE,
+        "PREVIOUS_ORIGIN",
+        values.public_origin,
+        "The origin at which the release before this one still answers what it sold; the 409 to what that one sold "
+        "names it.",
+    ),
     Variable(Group.SERVICE, "LOG_LEVEL", values.level, "`debug`, `info`, `warning` or `error`.", default="info"),
     Variable(Group.SERVICE, "METRICS_PORT", values.port, "The port on 127.0.0.1 that serves Prometheus metrics."),
     Variable(
@@ -119,8 +126,9 @@ _TABLE: Final = (
     Variable(
         Group.LIMITS,
         "PAYMENT_RATE",
-        values.rate,
-        "Payment attempts per client; an empty variable switches the limit off.",
+        values.payment_rate,
+        "Payment attempts per client; an empty variable switches the limit off. `0/day` ends sales: no challenge goes "
+        "out and no payment is taken, and what was bought is delivered as before.",
         default="30/minute",
         may_be_empty=True,
     ),

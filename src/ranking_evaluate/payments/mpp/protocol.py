@@ -181,8 +181,8 @@ class MppProtocol:
         return credentials.check(credentials.content_of(credential), self._config, offer, now)
 
     def remark(self, reason: str, now: float) -> str | None:
-        """Return the time by our clock for a credential that was refused for its own times."""
-        return credentials.clock(reason, now)
+        """Return what helps to mend a refusal for the credential's own times, or its challenge's release."""
+        return credentials.remark(reason, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Validate the credential and try its transaction on the node; nothing is consumed."""
