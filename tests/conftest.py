@@ -32,6 +32,7 @@ BEYOND_UNIT: Final = (
     "cli/test_demo.py",  # Chains.
     "cli/test_progress.py",  # Processes that read a large file.
     "cli/test_serve.py",  # Served processes.
+    "cli/test_serve_check.py",  # A chain.
     "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.

@@ -109,6 +109,15 @@ class ClockWatch:
         worst = max(self._heard.items(), key=lambda each: (each[1].level, abs(each[1].ahead)), default=None)
         return in_words(worst[0], worst[1].ahead) if worst is not None and worst[1].level > 1 else None
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The clocks that ours is compared with."""
+        return tuple(self._looks)
+
+    def refuses(self, ahead: float) -> bool:
+        """Return whether payments are refused with a clock that is this far ahead."""
+        return self._level(ahead) > 1
+
     def offsets(self) -> dict[str, float]:
         """Return the seconds by which our clock is ahead of each clock that was heard of lately."""
         self._forget()
