@@ -11,8 +11,8 @@ PATH: Final = "docs/settings.md"
 EXAMPLE_PATH: Final = "deploy/example.env"
 
 _EXAMPLE_HEAD: Final = """\
-# Every setting of the service, for `env_file` of compose and EnvironmentFile of systemd: copy it, and fill it in. A # away
-# from the beginning sets a variable; its value is the default, where there is one. docs/settings.md says more.
+# Every setting of the service, for `env_file` of compose and EnvironmentFile of systemd: copy it, and fill it in.
+# Take the hash sign away to set a variable; its value is the default, where there is one. docs/settings.md says more.
 # Written by `ranking-evaluate reference`.
 """
 
@@ -26,7 +26,7 @@ _EXAMPLES: Final = {
 _EXAMPLE_NOTES: Final = {
     Group.SERVICE: "compose.yaml sets the store, and what depends on it, by itself.",
     Group.X402: "USDC on Base. Leave all of them empty to sell over MPP alone.",
-    Group.COINBASE: "With the facilitator `cdp`, install requirements-cdp.lock (for the image LOCK=requirements-cdp.lock).",
+    Group.COINBASE: "For the facilitator `cdp`; install requirements-cdp.lock (for the image `LOCK=` it).",
     Group.MPP: "A Tempo charge. Leave all of them empty to sell over x402 alone.",
 }
 
