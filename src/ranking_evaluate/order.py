@@ -29,8 +29,8 @@ from ranking_evaluate.release import VERSION
 class Order:
     """One request that passed the checks of its headers; `headers` are lower case, one value each.
 
-    `wire` is the protocol of its route; `protocol` is None where nobody configured that one. `hung_up` returns when
-    nobody waits for the answer any more.
+    `wire` is the protocol of its route; `protocol` is None where nobody configured that one. `request_id` is the id of
+    its answer and of its log lines. `hung_up` returns when nobody waits for the answer any more.
     """
 
     operation: Operation[Any]
@@ -41,6 +41,7 @@ class Order:
     body: bytes
     headers: Mapping[str, str]
     client: str
+    request_id: str | None = None
     hung_up: Callable[[], Awaitable[None]] = never
 
     @property
@@ -209,4 +210,5 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         recipient=facts.pay_to,
         answer_sha256=purchase.answer.sha256,
         schema_sha256=purchase.request.schema_sha256,
+        request_id=purchase.order.request_id,
     )

@@ -315,7 +315,7 @@ class Purchases:
                 "verification outcome",
                 outcome=type(verification).__name__,
                 protocol=attempt.protocol,
-                key_prefix=telemetry.key_prefix(attempt.key),
+                key_digest=telemetry.key_digest(attempt.key),
                 reason_code=verification.code,
             )
         if self._closing and isinstance(verification, Verified):
@@ -364,8 +364,9 @@ class Purchases:
             "settle outcome",
             outcome=type(outcome).__name__,
             protocol=attempt.protocol,
-            key_prefix=telemetry.key_prefix(attempt.key),
+            key_digest=telemetry.key_digest(attempt.key),
             reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,
+            transaction=outcome.transaction if isinstance(outcome, Settled) else None,
             reported_transaction=outcome.transaction if isinstance(outcome, Uncertain) else None,
         )
         return await self._record(attempt, purchase, outcome)
@@ -391,7 +392,7 @@ class Purchases:
                     telemetry.alarm(
                         "settled_after_release",
                         "settled after release",
-                        key_prefix=telemetry.key_prefix(attempt.key),
+                        key_digest=telemetry.key_digest(attempt.key),
                     )
                 elif step.owned and step.attempt is not None:
                     return _delivery(purchase, step.attempt, replayed=False)
@@ -431,7 +432,7 @@ class Purchases:
                     reason=str(error),
                     transaction=event.transaction,
                     receipt=event.receipt,
-                    key_prefix=telemetry.key_prefix(attempt.key),
+                    key_digest=telemetry.key_digest(attempt.key),
                 )
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
@@ -442,7 +443,7 @@ class Purchases:
                     "money moved and its attempt is gone from the store",
                     transaction=event.transaction,
                     receipt=event.receipt,
-                    key_prefix=telemetry.key_prefix(attempt.key),
+                    key_digest=telemetry.key_digest(attempt.key),
                 )
             return step
 
@@ -490,7 +491,7 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     sold = (purchase.answer.output_sha256, purchase.answer.sha256)
     # Schema 1 did not keep the whole answer's digest.
     if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
-        telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
+        telemetry.alarm("replay_differs", "replay differs from what was sold", key_digest=telemetry.key_digest(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
 

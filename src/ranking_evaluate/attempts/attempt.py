@@ -70,6 +70,7 @@ class Bought:
         schema_sha256: What the result means, as it was published; None in rows of schema 1.
         new_key_proof: The one of the proofs that is given back when the payment comes to nothing: of an authorization
             that one payment at a time may carry.
+        request_id: The id of the request that brought the payment, which the log has; None in rows of schema 1.
     """
 
     key: str
@@ -92,6 +93,7 @@ class Bought:
     answer_sha256: str | None = None
     schema_sha256: str | None = None
     new_key_proof: bytes | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

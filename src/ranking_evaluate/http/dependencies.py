@@ -149,8 +149,10 @@ ADMITTED: Final = Depends(_admitted, scope="function")
 CheckedHeaders = Annotated[Mapping[str, str], Depends(_headers)]
 
 
-async def _key(headers: CheckedHeaders) -> str:
-    return read_key(headers)
+async def _key(request: Request, headers: CheckedHeaders) -> str:
+    key = read_key(headers)
+    request.state.told.key_digest = telemetry.key_digest(key)
+    return key
 
 
 # No typed header: the limits of all headers are checked before the key, and each fault has a code of its own.

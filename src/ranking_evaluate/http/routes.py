@@ -70,7 +70,7 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
                 await quote(headers, parts.wires, sold, url, sales_ended=parts.rates.sales_ended)
             check_media(headers)
             key = read_key(headers)
-            request.state.told.key_prefix = telemetry.key_prefix(key)
+            request.state.told.key_digest = telemetry.key_digest(key)
             order = Order(
                 operation=sold.operation,
                 wire=sold.wire,
@@ -80,6 +80,7 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
                 body=await read_body(request, headers),
                 headers=headers,
                 client=client_of(request),
+                request_id=request.state.told.request_id,
                 hung_up=partial(hung_up, request),
             )
             return deliver(await parts.purchases.buy(order))

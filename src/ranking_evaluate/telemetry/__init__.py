@@ -1,6 +1,6 @@
 """What an operator sees: structured log lines and metrics; never a body, an id or a credential."""
 
-from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
+from ranking_evaluate.telemetry.logs import configure_logs, key_digest, logger
 from ranking_evaluate.telemetry.metrics import (
     CLOCK_OFFSET,
     CUT_OFF,
@@ -35,7 +35,7 @@ __all__ = [
     "count_sale",
     "count_settlement",
     "keep_telling_repeats",
-    "key_prefix",
+    "key_digest",
     "log_request",
     "logger",
     "serve_metrics",
