@@ -529,6 +529,15 @@ PHRASES: Final[dict[str, Deed]] = {
         "A new challenge may be answered under this key, or under a fresh one where this key is refused with a "
         "conflict."
     ): Agent.begin_again,
+    "An operator released this payment on their own word.": Agent.nothing,
+    "If your wallet shows it, stop and ask the operator.": Agent.stop_if_a_payment_shows,
+    (
+        "If it does not: a new challenge may be answered under this key, or under a fresh one where this key is "
+        "refused with a conflict."
+    ): Agent.begin_again,
+    "You were charged: the chain shows this payment in the transaction that stands here.": Agent.nothing,
+    "An operator released it all the same.": Agent.nothing,
+    "Stop, and ask the operator to pay it back.": Agent.stop,
     "Paid, and the replay window is over.": Agent.nothing,
     "Stop: the answer is no longer delivered.": Agent.stop,
 }

@@ -536,7 +536,7 @@ async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(
 
 def test_the_agent_can_read_every_sentence_and_no_other() -> None:
     said = [problem.next_step for code in PROBLEMS for _, problem in rows_of(code)]
-    said += [*attempts.NEXT_STEP.values(), attempts.EXPIRED]
+    said += [*attempts.NEXT_STEP.values(), *attempts.RELEASED.values(), attempts.EXPIRED]
     assert {sentence for text in said for sentence in sentences(text)} == set(PHRASES)
 
 

@@ -202,9 +202,10 @@ class Attempt(Bought):
             case OperatorSettle() if uncertain or (state is State.RELEASED and current and not self.expired(now)):
                 settled = self._settled(event.receipt, event.transaction, now)
                 return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
-            case OperatorRelease() if uncertain:
+            case OperatorRelease(grounds=grounds, transaction=transaction) if uncertain:
+                until = now + REPLAY_WINDOW
                 released = self._to(
-                    State.RELEASED, now, reason="released by an operator", expires_at=now + REPLAY_WINDOW
+                    State.RELEASED, now, reason=grounds.value, transaction=transaction, expires_at=until
                 )
                 return Step(released._without_new_key(), audit=Audit(event.who, "released", event.evidence))
             # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.

@@ -8,6 +8,7 @@ attempts and payments do not import each other, and because an event holds only 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 
@@ -68,6 +69,14 @@ class Lapse:
     """Somebody saw that the lease of a settling attempt is over."""
 
 
+class Grounds(StrEnum):
+    """Why a payment was released; the value is the reason that its caller is told."""
+
+    NEVER_LANDED = "released by an operator"
+    OWN_WORD = "released by an operator on their own word; if your wallet shows the payment, ask them"
+    ALTHOUGH_PAID = "released by an operator although it was paid; ask them before you pay again"
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSettle:
     """An operator found the payment on the chain."""
@@ -80,10 +89,12 @@ class OperatorSettle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRelease:
-    """An operator found that the payment never landed."""
+    """An operator gives the key free again, on these grounds; `transaction` is the one in which the chain shows it."""
 
     who: str
     evidence: str
+    grounds: Grounds = Grounds.NEVER_LANDED
+    transaction: str | None = None
 
 
 Event = (

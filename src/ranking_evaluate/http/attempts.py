@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import with_config
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.events import Grounds
 from ranking_evaluate.attempts.shown import Shown, shown
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.errors import RETRY_AFTER, NotFound, Unavailable
@@ -31,6 +32,19 @@ NEXT_STEP: Final = {
     State.FAILED: f"Nothing was charged. {_OPEN_AGAIN}",
     State.RELEASED: f"An operator found that nothing was charged. {_OPEN_AGAIN}",
 }
+RELEASED: Final = {
+    Grounds.NEVER_LANDED: NEXT_STEP[State.RELEASED],
+    Grounds.OWN_WORD: (
+        "An operator released this payment on their own word. If your wallet shows it, stop and ask the operator. If "
+        f"it does not: {_OPEN_AGAIN[0].lower()}{_OPEN_AGAIN[1:]}"
+    ),
+    Grounds.ALTHOUGH_PAID: (
+        "You were charged: the chain shows this payment in the transaction that stands here. An operator released it "
+        "all the same. Stop, and ask the operator to pay it back."
+    ),
+}
+"""What to do after a release, by its grounds."""
+
 EXPIRED: Final = "Paid, and the replay window is over. Stop: the answer is no longer delivered."
 
 
@@ -67,7 +81,11 @@ async def standing(key: str, store: AttemptStore) -> Standing:
 
 def _standing(attempt: Attempt, now: float) -> Standing:
     found = shown(attempt, now)
-    if found["state"] is not State.SETTLED:
-        # A caller must take neither for evidence of a payment.
-        found["transaction"] = found["receipt"] = None
-    return {**found, "nextStep": NEXT_STEP[found["state"]]}
+    state = found["state"]
+    grounds = next((each for each in Grounds if each == attempt.reason), Grounds.NEVER_LANDED)
+    if state is not State.SETTLED:
+        # A caller must take neither for evidence of a payment, but where it is one.
+        found["receipt"] = None
+        if grounds is not Grounds.ALTHOUGH_PAID:
+            found["transaction"] = None
+    return {**found, "nextStep": RELEASED[grounds] if state is State.RELEASED else NEXT_STEP[state]}
