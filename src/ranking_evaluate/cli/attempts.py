@@ -148,7 +148,7 @@ def release(
     words = "Released. The caller may pay again under this key, with a new credential."
     if released[0].reason == Grounds.ALTHOUGH_PAID:
         words += (
-            "\nThey were charged, and GET /v1/attempts tells them so: pay them back. The books do not have the payment. "
+            "\nThey were charged, and GET /v1/attempts tells them so: pay them back. The books do not have it. "
             f"`attempts settle {key} --tx {released[0].transaction}` would mend that, and the caller get the answer."
         )
     _report(released, as_json, words)
