@@ -50,6 +50,7 @@ BEYOND_UNIT: Final = (
     "test_next_steps.py",  # Hundreds of purchases, each with a store of its own.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
+    "test_sbom.py",  # A library that only a checkout needs.
     "test_where_to_change.py",  # Copies of the package, each in processes of its own.
 )
 """The folders and modules whose tests start other programs, or take long."""
