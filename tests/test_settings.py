@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
 
-from ranking_evaluate.payments.config import USDC, MppConfig, Token, X402Config, X402Network
+from ranking_evaluate.payments.config import TESTNETS, USDC, MppConfig, Token, X402Config, X402Network
 from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -450,3 +451,12 @@ def test_settings_do_not_change() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8545", "http://[::1]:8545", "http://localhost", "https://10.0.0.7"])
 def test_a_provider_on_this_machine_may_be_asked_without_tls(url: str) -> None:
     assert values.url(url) == values.facilitator(url) == url
+
+
+# The chains that viem 2.56.9 marks `testnet: true`, of those for which the x402 SDK has a default asset.
+SDK_TESTNETS = {51, 1328, 2201, 10143, 31611, 72344, 84532, 181228, 421614, 5042002, 11142220}
+
+
+def test_every_network_that_the_sdk_knows_counts_as_what_it_is() -> None:
+    for network in DEFAULT_ASSETS:
+        assert (network in TESTNETS) == (int(network.removeprefix("eip155:")) in SDK_TESTNETS), network
