@@ -12,6 +12,7 @@ from typing import Final
 from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.clock import ClockWatch, Limits
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
     Announcement,
     Challenge,
@@ -183,7 +184,13 @@ class ScriptedProtocol:
         said = self.settler(signed, offer)
         return await said if isinstance(said, asyncio.Future) else said
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    def node_of(self, network: str) -> bool:
+        return False
+
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        return None
+
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         return Unknown("the test knows")
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:

@@ -121,7 +121,7 @@ class Agent:
         """Do what each sentence says, in the order in which they stand, until one says what to send, or to stop."""
         before = len(self.signed)
         forbidden = False
-        for sentence in sentences(next_step):
+        for sentence in sentences(TIME.sub("TIME", next_step)):
             assert sentence in PHRASES, f"the agent cannot read: {sentence!r}"
             if self.end is None:
                 forbidden |= sentence in FORBIDS
@@ -358,6 +358,18 @@ class Agent:
         if "://" in self.answer.json()["detail"]:
             self.end = "sent it to the older release"
 
+    async def send_again_when_it_is_settled(self) -> None:
+        state = await self.look()
+        if state == "uncertain":
+            self.end = "waits for the chain"
+        elif state == "settled":
+            self.next = self.right() if self.sent.path == "/v1/attempts" else self.sent
+
+    async def do_what_the_attempt_says(self) -> None:
+        if self.next is None and self.end is None:
+            self.answer = self.standing
+            await self.obey(self.standing.json()["nextStep"])
+
     async def ask_for_the_older_release(self) -> None:
         self.end = self.end or "asked the operator for the older release"
 
@@ -482,6 +494,12 @@ PHRASES: Final[dict[str, Deed]] = {
     (
         "GET /v1/attempts with the key tells when that is done; then send the identical request again."
     ): Agent.send_again_when_it_is_decided,
+    "The service asks the chain by itself, and will know by TIME at the latest.": Agent.nothing,
+    (
+        "Keep the key, the body and the credential, and ask GET /v1/attempts with the key once a minute."
+    ): Agent.ask_the_operator_to_reconcile,
+    "When it says settled, send the identical request again: it gets the answer.": Agent.send_again_when_it_is_settled,
+    "When it says anything else, do what it says next.": Agent.do_what_the_attempt_says,
     # 413, 415, 422
     "Send less per call.": Agent.send_the_right_one,
     "Send Content-Type: application/json.": Agent.send_the_right_one,
@@ -524,7 +542,7 @@ PHRASES: Final[dict[str, Deed]] = {
         "is lost."
     ): Agent.fetch_what_is_paid,
     "Nothing was charged.": Agent.nothing,
-    "An operator found that nothing was charged.": Agent.nothing,
+    "The chain shows, or an operator found, that nothing was charged.": Agent.nothing,
     (
         "A new challenge may be answered under this key, or under a fresh one where this key is refused with a "
         "conflict."
@@ -542,6 +560,8 @@ PHRASES: Final[dict[str, Deed]] = {
     "Stop: the answer is no longer delivered.": Agent.stop,
 }
 """Every sentence that a `nextStep` is made of, and what the agent does then."""
+
+TIME: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 FORBIDS: Final = frozenset(
     sentence

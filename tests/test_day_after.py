@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
@@ -60,6 +61,7 @@ class Shop:
             rates,
             Evaluations(1, None),
             (self.protocol.wire,),
+            chains=Chains(()),
             verify_timeout=5.0,
             settle_timeout=5.0,
             clock=self.clock,

@@ -27,6 +27,7 @@ from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
@@ -93,6 +94,7 @@ class Process:
             Rates("memory://", None, None),
             Evaluations(1, None),
             (self.protocol.wire,),
+            chains=Chains(()),
             verify_timeout=VERIFY_TIMEOUT,
             settle_timeout=90.0,
             clock=clock,

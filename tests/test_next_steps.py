@@ -20,9 +20,10 @@ from ranking_evaluate.attempts.attempt import State
 from ranking_evaluate.attempts.events import OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RateLimited, RequestMalformed, RequestTimeout, Unavailable
-from ranking_evaluate.contract.problems import CAUSES, PROBLEMS, rows_of
+from ranking_evaluate.contract.problems import CAUSES, HEALING_WORDS, PROBLEMS, rows_of
 from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http import app, attempts, documents, routes
@@ -51,6 +52,7 @@ class Market(Shop):
         self.other.settler = self.settle
         self.paid: list[str] = []
         self.operator = True
+        self.chains = Chains(())
         self.mends: Callable[[], None] = lambda: None
 
     def new_purchases(self, payment_rate: str | None = None, **named: Any) -> Purchases:
@@ -82,9 +84,10 @@ class Market(Shop):
     def client(self, taken: frozenset[str] = BOTH, **release: str) -> httpx.AsyncClient:
         """Return a way to the service, which takes these protocols and is of this release."""
         protocols: tuple[ScriptedProtocol, ...] = (self.protocol, self.other)
-        purchases = self.new_purchases(**release) if release else self.purchases
+        purchases = self.new_purchases(chains=self.chains, **release)
         served = app.build_app(
             Parts(
+                chains=self.chains,
                 store=self.store,
                 wires=tuple(protocol.wire for protocol in protocols),
                 protocols=tuple(protocol for protocol in protocols if protocol.wire.name in taken),
@@ -531,12 +534,30 @@ async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(
     assert not market.moved(first)
 
 
+@pytest.mark.parametrize("moved", [True, False])
+async def test_an_uncertain_payment_that_the_chain_decides_is_waited_for(
+    market: Market, monkeypatch: pytest.MonkeyPatch, moved: bool
+) -> None:
+    monkeypatch.setattr(market.protocol, "node_of", lambda network: True)
+    market.chains = Chains((market.protocol,))
+    first = market.signed(seconds=3600)
+    await market.put("uncertain", first)
+    if not moved:
+        market.paid.clear()
+    async with market.client() as client:
+        agent = market.agent(client, first)
+        assert await agent.buy() == "answered"
+    assert agent.heard[0] == ("PAYMENT_UNCERTAIN", "chain")
+    assert len(market.paid) == 1
+
+
 # Nothing is left out.
 
 
 def test_the_agent_can_read_every_sentence_and_no_other() -> None:
     said = [problem.next_step for code in PROBLEMS for _, problem in rows_of(code)]
     said += [*attempts.NEXT_STEP.values(), *attempts.RELEASED.values(), attempts.EXPIRED]
+    said += [HEALING_WORDS.format(time="TIME")]
     assert {sentence for text in said for sentence in sentences(text)} == set(PHRASES)
 
 
@@ -561,6 +582,7 @@ HEARD_ALONE: Final = frozenset(
         ("PAYMENT_UNAVAILABLE", "unconfigured"),
         ("PAYMENT_UNAVAILABLE", "ended"),
         ("DUPLICATE_PROOF", "key-authorization"),
+        ("PAYMENT_UNCERTAIN", "chain"),
     }
 )
 NEVER_HEARD: Final = frozenset({("IDEMPOTENCY_CONFLICT", None)})

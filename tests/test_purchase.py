@@ -19,6 +19,7 @@ from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.events import Event, OperatorRelease, RecordSettled, Submit
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract import answer as answering
 from ranking_evaluate.contract.errors import RETRY_AFTER, ServiceError
 from ranking_evaluate.contract.wire import Wire
@@ -125,10 +126,10 @@ class Shop:
             Rates("memory://", None, payment_rate),
             Evaluations(1, None),
             (self.protocol.wire, OtherProtocol.wire),
+            **{"chains": Chains(()), **named},
             verify_timeout=1.0,
             settle_timeout=1.0,
             clock=self.clock,
-            **named,
         )
 
     def settle(self, signed: Signed, offer: Offer) -> Any:

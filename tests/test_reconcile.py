@@ -11,8 +11,10 @@ import pytest
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.events import Grounds, RecordSettled, RecordUncertain
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import RELEASE_AFTER, Chains
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
-from ranking_evaluate.reconcile import RELEASE_AFTER, DecisionRefused, Reconciler
+from ranking_evaluate.reconcile import DecisionRefused, Reconciler
 from tests.attempts.samples import DAY, KEY, NOW, SETTLE_LEASE, TX, draft, reserved, settled, settling
 from tests.fakes import FixedClock, ScriptedProtocol
 
@@ -33,7 +35,7 @@ class Chain(ScriptedProtocol):
         self.says: Evidence = Unknown("the node does not answer")
         self.asked: list[PaymentFacts] = []
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         self.asked.append(facts)
         return self.says
 
@@ -47,7 +49,7 @@ class Desk:
     chain: Chain = field(default_factory=Chain)
 
     def __post_init__(self) -> None:
-        self.reconciler = Reconciler(self.store, (self.chain,), "ada@desk")
+        self.reconciler = Reconciler(self.store, Chains((self.chain,)), "ada@desk")
 
     async def uncertain(self) -> Attempt:
         row = await settling(self.store, draft(valid_before=LAST_SECOND))
@@ -208,7 +210,7 @@ async def test_a_release_whose_window_is_over_is_decided_no_more(desk: Desk) -> 
 
 async def test_a_protocol_without_settings_makes_no_receipt(desk: Desk) -> None:
     await desk.uncertain()
-    reconciler = Reconciler(desk.store, (), "ada@desk")
+    reconciler = Reconciler(desk.store, Chains(()), "ada@desk")
     with pytest.raises(DecisionRefused, match="needs the settings of that protocol"):
         await reconciler.settle(KEY, TX, force=True)
     with pytest.raises(DecisionRefused):
@@ -243,12 +245,12 @@ async def test_of_an_operators_and_the_owners_late_word_the_first_stands(desk: D
     row = await desk.uncertain()
 
     class Late(Chain):
-        async def inspect(self, facts: PaymentFacts) -> Evidence:
+        async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
             await desk.store.move(row.claim, RecordSettled("the owner's receipt", TX))
             return NEVER
 
     desk.clock.advance(DAY)
-    reconciler = Reconciler(desk.store, (Late(),), "ada@desk")
+    reconciler = Reconciler(desk.store, Chains((Late(),)), "ada@desk")
     with pytest.raises(DecisionRefused, match="changed meanwhile"):
         await reconciler.release(KEY)
     assert (await desk.store.read(KEY)).rows[0].receipt == "the owner's receipt"

@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
 
-from ranking_evaluate.payments.config import USDC, MppConfig, Token, X402Config, X402Network
+from ranking_evaluate.payments.config import TESTNETS, USDC, MppConfig, Token, X402Config, X402Network
 from ranking_evaluate.rates import Rates
 from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
@@ -58,6 +59,7 @@ def test_without_any_variable_the_published_defaults_hold() -> None:
         evaluation_rate="20/minute",
         trusted_proxies=(),
         cors_origins=("*",),
+        reconcile=True,
         log_level="info",
         metrics_port=None,
         security_contact=None,
@@ -87,6 +89,7 @@ def test_every_variable_is_read() -> None:
         "EVALUATION_RATE": "5/hour",
         "TRUSTED_PROXIES": "10.0.0.0/8, ::1",
         "CORS_ORIGINS": "https://a.example/, http://localhost:3000",
+        "RECONCILE": "off",
         "LOG_LEVEL": "DEBUG",
         "METRICS_PORT": "9100",
         "SECURITY_CONTACT": "mailto:security@rank.example",
@@ -131,6 +134,7 @@ def test_every_variable_is_read() -> None:
         evaluation_rate="5/hour",
         trusted_proxies=("10.0.0.0/8", "::1"),
         cors_origins=("https://a.example", "http://localhost:3000"),
+        reconcile=False,
         log_level="debug",
         metrics_port=9100,
         security_contact="mailto:security@rank.example",
@@ -207,6 +211,7 @@ WRONG = [
     ("TRUSTED_PROXIES", "10.0.0.5/8", "write 10.0.0.0/8"),
     ("TRUSTED_PROXIES", "192.0.2.1, 2001:db8::1/64", "bits set behind its prefix"),
     ("CORS_ORIGINS", "a.example", "origins"),
+    ("RECONCILE", "yes", "neither chain nor off"),
     ("LOG_LEVEL", "verbose", "debug, info, warning, error"),
     ("METRICS_PORT", "65536", "port"),
     ("SECURITY_CONTACT", "security@rank.example", "mailto:"),
@@ -463,3 +468,12 @@ def test_settings_do_not_change() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8545", "http://[::1]:8545", "http://localhost", "https://10.0.0.7"])
 def test_a_provider_on_this_machine_may_be_asked_without_tls(url: str) -> None:
     assert values.url(url) == values.facilitator(url) == url
+
+
+# The chains that viem 2.56.9 marks `testnet: true`, of those for which the x402 SDK has a default asset.
+SDK_TESTNETS = {51, 1328, 2201, 10143, 31611, 72344, 84532, 181228, 421614, 5042002, 11142220}
+
+
+def test_every_network_that_the_sdk_knows_counts_as_what_it_is() -> None:
+    for network in DEFAULT_ASSETS:
+        assert (network in TESTNETS) == (int(network.removeprefix("eip155:")) in SDK_TESTNETS), network

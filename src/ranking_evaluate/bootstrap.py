@@ -10,13 +10,16 @@ from fastapi import FastAPI
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.attempts.watched import WatchedStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.evaluations.processes import cores
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
+from ranking_evaluate.keeper import CALLS_A_SECOND
 from ranking_evaluate.payments.cdp import CdpUnusable
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import PaymentProtocol
 from ranking_evaluate.payments.x402.protocol import X402Protocol
 from ranking_evaluate.purchase import Purchases
@@ -52,11 +55,14 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
     except RateStorageUnavailable as error:
         raise SettingsError([f"RANKING_EVALUATE_RATE_STORAGE_URL: {error}"]) from None
     evaluations = Evaluations(settings.evaluation_workers or max(1, cores() - 1), settings.evaluation_rate)
+    # What the service itself does not decide, nobody is told that it will.
+    chains = Chains(protocols if settings.reconcile else (), Pace(CALLS_A_SECOND))
     purchases = Purchases(
         store,
         rates,
         evaluations,
         wires,
+        chains=chains,
         verify_timeout=settings.verify_timeout,
         settle_timeout=settings.settle_timeout,
         previous_origin=settings.previous_origin,
@@ -64,6 +70,7 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
     return build_app(
         Parts(
             store=store,
+            chains=chains,
             wires=wires,
             protocols=protocols,
             purchases=purchases,

@@ -43,6 +43,7 @@ from ranking_evaluate.attempts.events import (
     Withdraw,
 )
 from ranking_evaluate.attempts.store import AttemptStore, CommitUnknown, StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.answer import Answer
 from ranking_evaluate.contract.errors import (
     RETRY_AFTER,
@@ -52,8 +53,10 @@ from ranking_evaluate.contract.errors import (
     Unavailable,
     refusal,
 )
+from ranking_evaluate.contract.problems import HEALING_WORDS
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.core.errors import OperationError
+from ranking_evaluate.core.instants import written
 from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
 from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, readable_credential
@@ -105,6 +108,17 @@ RECORD_AGAIN: Final = 0.5
 
 RECORD_AGAIN_AT_MOST: Final = 10.0
 
+_LOOKED_AGAIN: Final = (0.0, 0.5, 1.0)
+"""Seconds before each look at a payer's balance, while it holds the price but not what is under way as well.
+
+What is settled meanwhile leaves its balance and stops counting.
+"""
+
+_TOO_POOR: Final = (
+    "payment-insufficient: the wallet does not hold the price beside what its other purchases under way may take; when "
+    "those are done, the identical request may be sent again"
+)
+
 READ_AGAIN: Final = 5
 """How often a reservation that met another one is decided again before the caller is asked to come back.
 
@@ -125,6 +139,7 @@ class Purchases:
         rates: The payment-attempt window.
         evaluations: Evaluates what is asked for.
         wires: Every protocol, to tell whose credential a request carries.
+        chains: What the service itself asks about uncertain payments.
         verify_timeout: Seconds in all for a verification.
         settle_timeout: Seconds in all for a settlement.
         clock: Epoch seconds, against which a credential's own times are held.
@@ -142,6 +157,7 @@ class Purchases:
         evaluations: Evaluations,
         wires: tuple[Wire, ...],
         *,
+        chains: Chains,
         verify_timeout: float,
         settle_timeout: float,
         clock: Callable[[], float] = time.time,
@@ -155,6 +171,7 @@ class Purchases:
         self._rates = rates
         self._evaluations = evaluations
         self._wires = wires
+        self._chains = chains
         self._verify_timeout = verify_timeout
         self._settle_timeout = settle_timeout
         self._clock = clock
@@ -270,7 +287,7 @@ class Purchases:
                     # This changes what is written down, not the answer.
                     with contextlib.suppress(StoreUnavailable):
                         await self._store.move(row.claim, Lapse())
-                raise _uncertain(row.reason_code, row.reported_transaction)
+                raise self._uncertain(row, row.reason_code, row.reported_transaction)
             case _:
                 assert_never(decision)
 
@@ -309,7 +326,7 @@ class Purchases:
     # 6 to 9: verify, submit, settle once, record.
 
     async def _pay(self, attempt: Attempt, purchase: Purchase) -> Delivery:
-        verification = await self._verify(purchase)
+        verification = await self._verify(attempt, purchase)
         if not isinstance(verification, Verified):
             telemetry.logger().info(
                 "verification outcome",
@@ -328,7 +345,7 @@ class Purchases:
                     raise await self._rejected(purchase, reason)
             case Spent(reason=reason, code=code):
                 if await self._moved(attempt, RecordSpent(reason, code)):
-                    raise _uncertain(code)
+                    raise self._uncertain(attempt, code)
             case Unreachable(reason=reason, retry_after=retry_after):
                 if await self._moved(attempt, Withdraw()):
                     raise _provider_unavailable(reason, retry_after)
@@ -336,15 +353,36 @@ class Purchases:
                 assert_never(verification)
         return await self._lost(purchase)
 
-    async def _verify(self, purchase: Purchase) -> Verification:
+    async def _verify(self, attempt: Attempt, purchase: Purchase) -> Verification:
+        payee = purchase.order.payee
         try:
             async with within(self._verify_timeout):
-                return await purchase.order.payee.verify(purchase.payment, purchase.offer)
+                in_company = payee.node_of(attempt.network) and await self._store.under_way(attempt) > 0
+                verification = await payee.verify(purchase.payment, purchase.offer)
+                if in_company and isinstance(verification, Verified) and not await self._affords(attempt, purchase):
+                    return Rejected(_TOO_POOR)
+                return verification
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - nothing was sent: whatever broke, the caller may come again.
             telemetry.logger().warning("verification broke", error=type(error).__name__)
             return Unreachable("the provider could not be asked")
+
+    async def _affords(self, attempt: Attempt, purchase: Purchase) -> bool:
+        """Return whether the payer holds the price beside what its purchases under way may take, or nobody can tell.
+
+        Each of them passes a check of its own, and only one of sixteen could be paid from a wallet with one price.
+        """
+        for wait in _LOOKED_AGAIN:
+            await asyncio.sleep(wait)
+            # The balance is read first: what another purchase takes in between is then counted twice, never not at all.
+            held = await purchase.order.payee.holds(purchase.payment.facts)
+            under_way = await self._store.under_way(attempt)
+            if held is None or held >= attempt.amount + under_way:
+                return True
+            if held < attempt.amount:
+                return False
+        return False
 
     async def _submit(self, attempt: Attempt, purchase: Purchase) -> Delivery:
         before = self._boot_clock()
@@ -404,7 +442,7 @@ class Purchases:
                     raise _provider_unavailable(reason)
             case Uncertain(reason=reason, code=code, transaction=reported):
                 if await self._moved(attempt, RecordUncertain(reason, code, reported)):
-                    raise _uncertain(code, reported)
+                    raise self._uncertain(attempt, code, reported)
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
@@ -416,7 +454,7 @@ class Purchases:
         recording.add_done_callback(self._recording.pop)
         done, _ = await asyncio.wait([recording], timeout=self._record_for)
         if not done:
-            raise _uncertain()
+            raise self._uncertain(attempt)
         return await recording
 
     async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
@@ -461,6 +499,19 @@ class Purchases:
 
     # Refusals with a challenge.
 
+    def _uncertain(self, row: Attempt, code: str | None = None, reported: str | None = None) -> PaymentUncertain:
+        """Return the conflict, with what the provider said: as its words, since nothing proves them."""
+        words = ["The payment may have been made: it was submitted, and its outcome is not known."]
+        if code is not None:
+            words.append(f"The provider says {code}.")
+        if reported is not None:
+            words.append(f"It names the transaction {reported}, without proof.")
+        told_by = self._chains.told_by(row)
+        if told_by is None or told_by < self._clock():
+            return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
+        words.append(HEALING_WORDS.format(time=written(told_by)))
+        return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words), cause="chain")
+
     async def _rejected(self, purchase: Purchase, reason: str, receipt: str | None = None) -> PaymentRequired:
         protocol = purchase.order.payee
         remark = protocol.remark(reason, self._clock())
@@ -494,16 +545,6 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_digest=telemetry.key_digest(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
-
-
-def _uncertain(code: str | None = None, reported: str | None = None) -> PaymentUncertain:
-    """Return the conflict, with what the provider said: as its words, since nothing proves them."""
-    words = ["The payment may have been made: it was submitted, and its outcome is not known."]
-    if code is not None:
-        words.append(f"The provider says {code}.")
-    if reported is not None:
-        words.append(f"It names the transaction {reported}, without proof.")
-    return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
 
 
 def _provider_unavailable(reason: str | None, retry_after: int | None = None) -> Unavailable:

@@ -1,34 +1,22 @@
-"""What an operator may decide about an attempt whose outcome nobody knows: settle it, release it, or wait.
+"""What may be decided about an attempt whose outcome nobody knows: settle it, release it, or wait.
 
-The operator decides on what the chain says; a decision that the chain does not support is refused unless it is forced.
-The audit table keeps every decision, with who took it and on which evidence. The service may run meanwhile: a decision
-is one compare-and-set of the store, so the first of two stands.
+The chain decides, asked by an operator or by the service itself (keeper.py). An operator's decision that the chain does
+not support is refused unless it is forced. The audit table keeps every decision, with who took it and on which
+evidence. The service may run meanwhile: a decision is one compare-and-set of the store, so the first of two stands.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, State
 from ranking_evaluate.attempts.events import Event, Grounds, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.chains import RELEASE_AFTER, Chains
 from ranking_evaluate.contract.errors import ServiceError
-from ranking_evaluate.payments.protocol import (
-    Evidence,
-    Landed,
-    NeverLanded,
-    PaymentFacts,
-    PaymentProtocol,
-    Unknown,
-)
-
-RELEASE_AFTER: Final = 600.0
-"""Seconds past a payment's last second before it may be released.
-
-Ten minutes are more than a chain's clock is ever away from ours, or its next block late.
-"""
+from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
 
 _TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
@@ -68,13 +56,13 @@ class Reconciler:
 
     Args:
         store: Where the attempts are.
-        protocols: The configured protocols; the chains of others cannot be asked.
-        who: The operator, as the audit names them.
+        chains: What can be asked.
+        who: Who decides, as the audit names them: an operator, or the chain itself.
     """
 
-    def __init__(self, store: AttemptStore, protocols: tuple[PaymentProtocol, ...], who: str) -> None:
+    def __init__(self, store: AttemptStore, chains: Chains, who: str) -> None:
         self._store = store
-        self._protocols = {protocol.wire.name: protocol for protocol in protocols}
+        self._chains = chains
         self._who = who
 
     async def look_up(self, key: str) -> Case | None:
@@ -86,12 +74,7 @@ class Reconciler:
 
     async def check(self, attempt: Attempt, transaction: str | None = None) -> Evidence:
         """Return what the chain says became of the payment, or whether this transaction made it."""
-        facts = self._facts(attempt)
-        if facts is None:
-            return Unknown(f"{attempt.protocol} is not configured, so its chain cannot be asked")
-        return await self._protocols[attempt.protocol].inspect(
-            replace(facts, transaction=transaction or facts.transaction)
-        )
+        return await self._chains.ask(attempt, transaction)
 
     async def settle(self, key: str, transaction: str, *, force: bool = False) -> Attempt:
         """Record that this transaction made the payment, and return the row; the caller's resend then gets its answer.
@@ -104,8 +87,7 @@ class Reconciler:
             raise DecisionRefused(f"{transaction} is not a transaction hash of 0x and 64 hexadecimal digits.")
         transaction = transaction.lower()
         case = await self._open_case(key, State.UNCERTAIN, State.RELEASED)
-        facts = self._facts(case.attempt)
-        if facts is None:
+        if self._chains.protocol_of(case.attempt) is None:
             raise DecisionRefused(
                 f"The receipt of an {case.attempt.protocol} payment needs the settings of that protocol: run this with "
                 "the service's environment."
@@ -117,11 +99,7 @@ class Reconciler:
             raise DecisionRefused(
                 f"The chain shows the payment in {found.transaction}: settle it with --tx {found.transaction}."
             )
-        try:
-            receipt = await self._protocols[case.attempt.protocol].reconciled_receipt(facts, transaction, key)
-        except ServiceError as error:
-            raise DecisionRefused(f"No receipt can be made: {error}") from error
-        return await self._decide(case, OperatorSettle(receipt, transaction, self._who, _evidence(found, force)))
+        return await self._settled(case.attempt, transaction, _evidence(found, force))
 
     async def release(self, key: str, *, force: bool = False, transaction: str | None = None) -> Attempt:
         """Record that the payment was never made, and return the row; another credential may then pay under the key.
@@ -163,7 +141,30 @@ class Reconciler:
             case Unknown():
                 grounds = Grounds.OWN_WORD
         paid_in = found.transaction if isinstance(found, Landed) else None
-        return await self._decide(case, OperatorRelease(self._who, _evidence(found, force), grounds, paid_in))
+        release = OperatorRelease(self._who, _evidence(found, force), grounds, paid_in)
+        return await self._decide(case.attempt, release)
+
+    async def follow(self, attempt: Attempt, found: Landed | NeverLanded) -> Attempt:
+        """Record what the chain said of an uncertain payment, and return the row.
+
+        Whoever calls this has seen to it that what was said is final (docs/lifecycle.md, section 9).
+
+        Raises:
+            DecisionRefused: The attempt changed meanwhile, or no receipt can be made.
+        """
+        if isinstance(found, Landed):
+            return await self._settled(attempt, found.transaction.lower(), _evidence(found, False))
+        return await self._decide(attempt, OperatorRelease(self._who, _evidence(found, False)))
+
+    async def _settled(self, attempt: Attempt, transaction: str, evidence: str) -> Attempt:
+        protocol, facts = self._chains.protocol_of(attempt), self._chains.facts(attempt)
+        if protocol is None or facts is None:
+            raise DecisionRefused(f"{attempt.protocol} is not configured.")
+        try:
+            receipt = await protocol.reconciled_receipt(facts, transaction, attempt.key)
+        except ServiceError as error:
+            raise DecisionRefused(f"No receipt can be made: {error}") from error
+        return await self._decide(attempt, OperatorSettle(receipt, transaction, self._who, evidence))
 
     async def _open_case(self, key: str, *states: State) -> Case:
         case = await self.look_up(key)
@@ -173,27 +174,11 @@ class Reconciler:
             raise DecisionRefused(f"The attempt is {case.state}: there is nothing to decide.")
         return case
 
-    async def _decide(self, case: Case, decision: Event) -> Attempt:
-        step = await self._store.move(case.attempt.claim, decision)
+    async def _decide(self, attempt: Attempt, decision: Event) -> Attempt:
+        step = await self._store.move(attempt.claim, decision)
         if not step.owned or step.attempt is None:
             raise DecisionRefused("The attempt changed meanwhile. Look at it again.")
         return step.attempt
-
-    def _facts(self, attempt: Attempt) -> PaymentFacts | None:
-        """Return what the chain is asked about; the recipient is the current setting where schema 1 kept none."""
-        protocol = self._protocols.get(attempt.protocol)
-        if protocol is None:
-            return None
-        return PaymentFacts(
-            network=attempt.network,
-            asset=attempt.asset,
-            amount=attempt.amount,
-            pay_to=attempt.recipient or protocol.terms()[0].pay_to,
-            payer=attempt.payer,
-            payment_id=attempt.payment_id,
-            valid_before=attempt.valid_before,
-            transaction=attempt.transaction,
-        )
 
 
 def in_words(evidence: Evidence) -> str:

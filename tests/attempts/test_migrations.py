@@ -31,6 +31,7 @@ from ranking_evaluate.attempts.migrations import SCHEMA_VERSION
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
@@ -98,6 +99,7 @@ async def resend(store: AttemptStore, name: str, *, key: str | None = None) -> D
         Rates("memory://", None, None),
         Evaluations(1, None),
         (protocol.wire,),
+        chains=Chains(()),
         verify_timeout=1,
         settle_timeout=1,
         clock=lambda: NOW,

@@ -57,6 +57,7 @@ class Shop:
     """What the shop answers, and which credentials it was sent."""
 
     challenge: dict[str, str]
+    terms: bytes = json.dumps({"code": HOSTILE, "detail": HOSTILE}).encode()
     status: int = 200
     body: bytes = HOSTILE.encode()
     headers: dict[str, str] = field(default_factory=lambda: {"PAYMENT-RESPONSE": encoded({HOSTILE: HOSTILE})})
@@ -77,7 +78,7 @@ def shop(challenge: Mapping[str, str]) -> Iterator[Shop]:
             self.rfile.read(int(self.headers["Content-Length"]))
             credential = self.headers.get("PAYMENT-SIGNATURE") or self.headers.get("Authorization")
             if credential is None:
-                self.answer(402, json.dumps({"code": HOSTILE, "detail": HOSTILE}).encode(), served.challenge)
+                self.answer(402, served.terms, served.challenge)
             else:
                 served.credentials.append(credential)
                 self.answer(served.status, served.body, served.headers)

@@ -125,7 +125,12 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[tuple[Sandbox, dict[str, str], FaultyFacilitator, FaultyTempoProxy]]:
-    own = {"RANKING_EVALUATE_VERIFY_TIMEOUT": "5", "RANKING_EVALUATE_SETTLE_TIMEOUT": "8"}
+    own = {
+        "RANKING_EVALUATE_VERIFY_TIMEOUT": "5",
+        "RANKING_EVALUATE_SETTLE_TIMEOUT": "8",
+        # The operator decides here, not the chain before it.
+        "RANKING_EVALUATE_RECONCILE": "off",
+    }
     with contextlib.ExitStack() as stack:
         running = stack.enter_context(Sandbox(environment=own))
         faulty = stack.enter_context(FaultyFacilitator(forward_to(str(running.info["x402"]["facilitator"]))))

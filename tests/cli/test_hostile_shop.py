@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -146,7 +147,23 @@ def test_a_receipt_that_cannot_be_read_costs_no_answer(receipt: str, tmp_path: P
     with shop(x402_offer(OFFER)) as served:
         served.body, served.headers = b"{}", {"PAYMENT-RESPONSE": receipt[:50_000]}
         done = buy(served, tmp_path)
-    assert (done.exit_code, done.stdout, "Receipt: {}" in done.stderr) == (0, "{}", True)
+    assert (done.exit_code, done.stdout) == (0, "{}")
+    assert "Answered, but the receipt does not say that the payment succeeded. Receipt: {}" in done.stderr
+
+
+def test_a_receipt_of_a_failure_is_not_told_as_a_payment(tmp_path: Path) -> None:
+    failed = {
+        "success": False,
+        "transaction": "",
+        "network": OFFER["network"],
+        "errorReason": "unexpected_settle_error",
+    }
+    with shop(x402_offer(OFFER)) as served:
+        served.body, served.headers = b"{}", {"PAYMENT-RESPONSE": encoded(failed)}
+        done = buy(served, tmp_path)
+    assert (done.exit_code, done.stdout, "Paid." in done.stderr) == (0, "{}", False)
+    assert "does not say that the payment succeeded" in done.stderr
+    assert "settle_error" in done.stderr
 
 
 @pytest.mark.parametrize("changes", [{"asset": "no address"}, {"payTo": "no address"}, {"extra": None}])
@@ -154,6 +171,52 @@ def test_an_offer_that_cannot_be_signed_is_told_as_such(changes: dict[str, Any],
     with shop(x402_offer({**OFFER, **changes})) as served:
         done = buy(served, tmp_path)
     assert (done.exit_code, "Nothing was paid." in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
+@pytest.mark.parametrize("declared", [None, [], {}, "x", {"info": {}}, {"info": {"required": "yes"}}])
+def test_a_declaration_that_ties_nothing_to_the_key_is_not_paid(declared: object, tmp_path: Path) -> None:
+    """The SDK writes its identifier into a declaration of the specified form alone."""
+    required = {"x402Version": 2, "accepts": [OFFER], "extensions": {"payment-identifier": declared}}
+    with shop({"PAYMENT-REQUIRED": encoded(required)}) as served:
+        done = buy(served, tmp_path)
+    assert (done.exit_code, "not tied to" in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
+@pytest.mark.parametrize("document", [[], "x", 1, None, {"accepts": 1}])
+def test_a_challenge_of_another_form_is_told_as_such(document: object, tmp_path: Path) -> None:
+    with shop({"PAYMENT-REQUIRED": encoded(document)}) as served:
+        done = buy(served, tmp_path)
+    assert isinstance(done.exception, SystemExit)
+    assert (done.exit_code, "Nothing was paid." in done.stderr, served.credentials) == (NOT_CHARGED, True, [])
+
+
+def test_an_offer_over_another_protocol_is_named(tmp_path: Path) -> None:
+    with shop({"WWW-Authenticate": 'Bearer, Payment id="x", method="tempo"'}) as served:
+        done = buy(served, tmp_path)
+    assert (done.exit_code, served.credentials) == (NOT_CHARGED, [])
+    assert "The 402 has no x402 offer, but one over MPP: --protocol mpp. Nothing was paid." in done.stderr
+
+
+def test_an_offer_of_version_1_is_named(tmp_path: Path) -> None:
+    """Version 1 has its terms in the body; many servers still speak it."""
+    terms = {
+        "scheme": "exact",
+        "network": "base",
+        "maxAmountRequired": "10000",
+        "resource": "https://shop.example/",
+        "description": "",
+        "mimeType": "application/json",
+        "payTo": OFFER["payTo"],
+        "maxTimeoutSeconds": 60,
+        "asset": BASE_USDC,
+        "extra": {"name": "USD Coin", "version": "2"},
+    }
+    body = {"x402Version": 1, "error": "X-PAYMENT header is required", "accepts": [terms]}
+    with shop({}) as served:
+        served.terms = json.dumps(body).encode()
+        done = buy(served, tmp_path)
+    assert (done.exit_code, served.credentials) == (NOT_CHARGED, [])
+    assert "The offer is of x402 version 1; version 2 is paid here. Nothing was paid." in done.stderr
 
 
 def test_a_mandate_shows_no_key() -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts
 from ranking_evaluate.payments.x402.protocol import X402Protocol
 from tests.faults.crashing_service import PROVIDER_POINTS
@@ -55,6 +56,7 @@ class RandomFacilitator(FaultyFacilitator):
 
     Attributes:
         plan: What goes wrong for an authorization; nothing where it is silent.
+        landed: When each authorization was first used, by the clock.
         kill_at: A point of ours at which the service is killed, and how.
     """
 
@@ -66,6 +68,8 @@ class RandomFacilitator(FaultyFacilitator):
         self.plan: dict[str, Fault] = {}
         self.calls_made: list[Call] = []
         self.moves_made: list[Move] = []
+        self.clock: Callable[[], float] = time.time
+        self.landed: dict[str, float] = {}
         self.kill_at: tuple[str, Callable[[], None]] | None = None
         super().__init__(Bank())
 
@@ -108,6 +112,7 @@ class RandomFacilitator(FaultyFacilitator):
 
     def _move(self, body: bytes) -> dict[str, Any]:
         said = super()._move(body)
+        self.landed.setdefault(authorization_of(body)["nonce"], self.clock())
         self.moves_made.append(Move(key_of(body), authorization_of(body)["nonce"], time.monotonic()))
         self._come_to(PROVIDER_POINTS[1])
         return said
@@ -133,7 +138,7 @@ class Ledgers(X402Protocol):
 
     moved: Callable[[str], bool]
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         """Look the authorization up."""
         if self.moved(facts.payment_id):
             return Landed(transaction_of(facts.payment_id))

@@ -29,7 +29,7 @@ import apsw
 import pytest
 from fastapi import FastAPI
 
-from ranking_evaluate import bootstrap
+from ranking_evaluate import bootstrap, keeper
 from ranking_evaluate.attempts import postgres, sqlite
 from ranking_evaluate.attempts.attempt import Attempt, Draft, Step
 from ranking_evaluate.attempts.decide import Request, Snapshot
@@ -274,6 +274,9 @@ def live(life: Life) -> None:
     patch.setattr(bootstrap, "SqliteStore", functools.partial(sqlite.SqliteStore, clock=clock))
     patch.setattr(postgres, "PostgresStore", functools.partial(PostgresStore, clock=clock))
     patch.setattr(bootstrap, "Purchases", functools.partial(Purchases, clock=clock))
+    # Nobody waits for minutes here: the clock is moved, and what is due is to be seen at once.
+    patch.setattr(keeper, "LOOK_SECONDS", 0.05)
+    patch.setattr(bootstrap, "CALLS_A_SECOND", 2_000)
     run = start.run
     patch.setattr(start, "run", lambda app, *args, **named: run(doom_answers(app, doom), *args, **named))
     serve(host="127.0.0.1", port=life.port)

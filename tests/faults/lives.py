@@ -21,6 +21,9 @@ from tests.faults.crashing_service import Life, Strings
 ROOT: Final = Path(__file__).parent.parent.parent
 ALIVE_SECONDS: Final = 20.0
 
+STRINGS: Final = "strings"
+"""The file of the strings, in the directory of the services."""
+
 
 class Nursery:
     """The process that starts the services."""
@@ -76,7 +79,7 @@ class Replicas:
         self._directory = directory
         self._environment = environment
         self._broken = broken
-        self.strings = Strings(directory / "strings")
+        self.strings = Strings(directory / STRINGS)
         self.ports = [free_port() for _ in range(count)]
         self.pids: list[int | None] = [None] * count
         self.up = asyncio.Event()
@@ -86,7 +89,7 @@ class Replicas:
         life = Life(
             port=self.ports[replica],
             environment=self._environment,
-            strings=str(self._directory / "strings"),
+            strings=str(self._directory / STRINGS),
             log=str(self._directory / f"service-{replica}.log"),
             replica=replica,
             sabotage=self._broken,

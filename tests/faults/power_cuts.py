@@ -41,6 +41,7 @@ from ranking_evaluate.attempts.events import (
 )
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
@@ -176,6 +177,7 @@ class Machine:
             Rates("memory://", None, None),
             Evaluations(1, None),
             (self.protocol.wire,),
+            chains=Chains(()),
             verify_timeout=10.0,
             settle_timeout=10.0,
             clock=self.clock,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ranking_evaluate.attempts.postgres import PostgresStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.operations.registry import find
@@ -37,7 +38,13 @@ class Replica:
         self.protocol.settler = lambda signed, offer: asyncio.ensure_future(self.settle(signed, offer))
         rates = Rates("memory://", None, None)
         self.purchases = Purchases(
-            self.store, rates, Evaluations(1, None), (self.protocol.wire,), verify_timeout=60.0, settle_timeout=60.0
+            self.store,
+            rates,
+            Evaluations(1, None),
+            (self.protocol.wire,),
+            chains=Chains(()),
+            verify_timeout=60.0,
+            settle_timeout=60.0,
         )
 
     async def settle(self, signed: Signed, offer: Offer) -> Settlement:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from ranking_evaluate.attempts.postgres import PostgresStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.http.health import ASK_SECONDS
@@ -52,6 +53,7 @@ async def test_without_its_database_the_service_says_503_and_it_recovers_by_itse
     replica = Replica(PostgresStore(stoppable_server.new_database()), Ledger())
     app = build_app(
         Parts(
+            chains=Chains(()),
             store=replica.store,
             wires=(replica.protocol.wire,),
             protocols=(replica.protocol,),

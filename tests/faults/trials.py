@@ -3,11 +3,13 @@
 One trial is one kill. Some purchases begin, each a small plot of a caller who resends, signs afresh, relabels, leaves
 or asks without paying; the provider settles, refuses, lies or falls silent; the service is killed at a random moment,
 at a named point of its walk, or by the provider in the middle of the settle call; it is started again, and every plot
-goes on. Then all is quiet: leases run out, an operator settles or releases what is uncertain by what the ledger says,
-and every kind of request is asked about every key and held against the decision table. In every fifth trial a day
-passes too, and on PostgreSQL it is the database that ends in every tenth. `invariants.py` judges what was observed.
+goes on. Then all is quiet: leases run out, an operator (with --keeper: the services themselves, by the chain) settles
+or releases what is uncertain by what the ledger says, and every kind of request is asked about every key and held
+against the decision table. In every fifth trial a day passes too, and on PostgreSQL it is the database that ends in
+every tenth. `invariants.py` judges what was observed.
 
     python -m tests.faults.trials --trials 1000 --store sqlite --seed 1
+    python -m tests.faults.trials --keeper --trials 1000
     python -m tests.faults.trials --power 1000
 """
 
@@ -34,12 +36,24 @@ import pytest
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import Chains
+from ranking_evaluate.keeper import ROUNDS_APART
 from ranking_evaluate.reconcile import DecisionRefused, Reconciler
 from ranking_evaluate.settings import read_settings
 from tests.fakes import Ledger
 from tests.faults import power_cuts, sabotage
 from tests.faults import replicas as in_process
-from tests.faults.bank import ASSET, NETWORK, PAYEE, PLANNED, Ledgers, RandomFacilitator, proof_digest, transaction_of
+from tests.faults.bank import (
+    ASSET,
+    NETWORK,
+    PAYEE,
+    PAYER,
+    PLANNED,
+    Ledgers,
+    RandomFacilitator,
+    proof_digest,
+    transaction_of,
+)
 from tests.faults.callers import (
     ANSWERS,
     BODIES,
@@ -52,10 +66,11 @@ from tests.faults.callers import (
     Signed,
     exchange,
 )
-from tests.faults.crashing_service import ALL_POINTS, POINTS, PROVIDER_POINTS
+from tests.faults.crashing_service import ALL_POINTS, POINTS, PROVIDER_POINTS, Strings
 from tests.faults.facilitator import Fault
 from tests.faults.invariants import Answer, History, violations
-from tests.faults.lives import Nursery, Replicas
+from tests.faults.ledger_node import FINAL_AFTER, LedgerNode
+from tests.faults.lives import STRINGS, Nursery, Replicas
 from tests.faults.witness import Witness
 from tests.postgres import PostgresServer
 
@@ -69,6 +84,12 @@ PROVIDER_SECONDS: Final = 0.4
 LEASE_SECONDS: Final = 25.0
 """Longer than any lease under these deadlines; the clock is moved on by so much, nobody waits."""
 DAY: Final = 24 * 3600.0
+HEALING_STEP: Final = 10.0
+"""Seconds by which time goes on between two looks at what is uncertain."""
+HEALING_SECONDS: Final = 0.4
+"""Seconds of ours that this takes: enough for a round about every purchase of a trial."""
+HEALED_WITHIN: Final = 600 + FINAL_AFTER + 2 * ROUNDS_APART
+"""Seconds after a payment's last one within which the chain has decided: one question may meet a busy node."""
 POINT_SECONDS: Final = 1.5
 """How long a service is given to come to the point at which it dies."""
 TOLD_EVERY: Final = 50
@@ -138,6 +159,7 @@ class Shop:
         database: PostgresServer | None = None,
         broken: str | None = None,
         day_every: int = 5,
+        with_keeper: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.name = f"{seed % 10**6:06d}"
@@ -169,8 +191,20 @@ class Shop:
                 "PAYMENT_RATE": "",
             }.items()
         }
+        self.strings = Strings(directory / STRINGS)
+        self.facilitator.clock = self.strings.clock
+        self.node: LedgerNode | None = None
+        if with_keeper:
+            self.node = LedgerNode(
+                chain_id=int(NETWORK.removeprefix("eip155:")),
+                clock=self.strings.clock,
+                landed=self.facilitator.landed,
+                names=transaction_of,
+                terms=(ASSET, PAYER, PAYEE, PRICE),
+                seed=seed,
+            )
+            self.environment["RANKING_EVALUATE_X402_RPC_URL"] = self.node.url
         self.replicas = Replicas(nursery, directory, self.environment, count=replicas, broken=broken)
-        self.strings = self.replicas.strings
 
     @property
     def now(self) -> float:
@@ -196,6 +230,8 @@ class Shop:
         self.replicas.close()
         self.facilitator.let_go()
         self.facilitator.__exit__()
+        if self.node is not None:
+            self.node.__exit__()
 
     # One request.
 
@@ -294,11 +330,16 @@ class Shop:
         await acting
         await self.calm_down()
         await asyncio.gather(*(plot.come_back() for plot in plots))
+        # While every answer is held against the table, nobody else decides.
+        self.let_node_answer(False)
         self.strings.shift += LEASE_SECONDS
         await asyncio.gather(*(plot.ask_everything() for plot in plots))
         self.strings.shift += VALID_SECONDS + 600
-        await self.operate()
+        self.let_node_answer(True)
+        await (self.operate() if self.node is None else self.heal())
+        self.let_node_answer(False)
         await asyncio.gather(*(plot.end() for plot in plots))
+        self.let_node_answer(True)
         if number % self.day_every == self.day_every - 1:
             self.strings.shift += DAY
             await asyncio.gather(*(plot.next_day() for plot in plots))
@@ -383,7 +424,7 @@ class Shop:
         protocol.moved = moved.__contains__
         await store.open()
         try:
-            operator = Reconciler(store, (protocol,), "the trials")
+            operator = Reconciler(store, Chains((protocol,)), "the trials")
             for key in keys:
                 case = await operator.look_up(key)
                 try:
@@ -396,6 +437,31 @@ class Shop:
         finally:
             await store.close()
             await protocol.close()
+
+    def let_node_answer(self, answers: bool) -> None:
+        """Let the chain's node answer, or say that it is busy."""
+        if self.node is not None:
+            self.node.is_silent = not answers
+
+    async def heal(self) -> None:
+        """Wait until the services have decided by the chain what is uncertain; now and then one is killed meanwhile."""
+        doomed = self.random.random() < 0.3
+        # Whoever is killed between two rounds has found nothing, and begins anew.
+        within = HEALED_WITHIN + (ROUNDS_APART if doomed else 0)
+        query = "SELECT key, valid_before FROM attempts WHERE state IN ('uncertain', 'settling') AND updated_at > ?"
+        while found := self.witness.ask(query, self.now - DAY):
+            if all(self.now > last + within for _, last in found):
+                self.report.violations += [f"keeper: {key} is not decided in time" for key, _ in found]
+                return
+            self.strings.shift += HEALING_STEP
+            await asyncio.sleep(HEALING_SECONDS)
+            if doomed:
+                doomed = False
+                chosen = self.random.randrange(len(self.replicas.ports))
+                self.replicas.up.clear()
+                self.replicas.kill(chosen)
+                self.report.kills["while the chain is asked"] += 1
+                await self.replicas.revive([chosen])
 
     def judge(self) -> None:
         """Hold what was observed against the invariants."""
@@ -458,6 +524,7 @@ async def run(
     database: PostgresServer | None = None,
     broken: str | None = None,
     day_every: int = 5,
+    with_keeper: bool = False,
 ) -> Report:
     """Run trials; with a sabotage, until it is caught. Of a given database server, every tenth trial makes an end."""
     began = time.monotonic()
@@ -475,6 +542,7 @@ async def run(
             database=database,
             broken=broken,
             day_every=day_every,
+            with_keeper=with_keeper,
         )
         try:
             await shop.open()
@@ -509,6 +577,7 @@ def main() -> None:
     parser.add_argument("--replicas", type=int, default=None, help="services at once (1, on PostgreSQL 2)")
     parser.add_argument("--purchases", type=int, default=PLOTS, help=f"how many in a trial ({PLOTS})")
     parser.add_argument("--rounds", type=int, default=0, help="on PostgreSQL: rounds of 50 identical requests too")
+    parser.add_argument("--keeper", action="store_true", help="let the services decide by the chain, not an operator")
     parser.add_argument("--power", type=int, default=None, help="cut the power so many times instead, on SQLite")
     parser.add_argument("--sabotage", choices=sorted(sabotage.SABOTAGES), help="break the service, and be caught")
     given = parser.parse_args()
@@ -539,6 +608,7 @@ def main() -> None:
                 plots=given.purchases,
                 database=server,
                 broken=given.sabotage,
+                with_keeper=given.keeper,
             )
         )
     said = {"store": given.store, "replicas": count, "seed": seed, "rounds": given.rounds, **report.document()}

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
@@ -91,6 +92,7 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
         rates,
         evaluations,
         (protocol.wire,),
+        chains=Chains(()),
         verify_timeout=1.0,
         settle_timeout=1.0,
         clock=clock,
@@ -99,6 +101,7 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
     )
     app = build_app(
         Parts(
+            chains=Chains(()),
             store=store,
             wires=(protocol.wire,),
             protocols=(protocol,) if options.is_configured else (),

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from ranking_evaluate.attempts.sqlite import SqliteStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
@@ -51,7 +52,9 @@ async def run(database: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> li
     store, rates = SqliteStore(database), Rates("memory://", None, None)
     protocols = tuple(Told(name, fails, calls) for name in "ab")
     evaluations = Evaluations(1, None)
-    purchases = Purchases(store, rates, evaluations, (ScriptedProtocol.wire,), verify_timeout=1, settle_timeout=1)
+    purchases = Purchases(
+        store, rates, evaluations, (ScriptedProtocol.wire,), chains=Chains(()), verify_timeout=1, settle_timeout=1
+    )
 
     def noted(what: str, whole: Any) -> Any:
         async def call() -> None:
@@ -69,6 +72,7 @@ async def run(database: Path, monkeypatch: pytest.MonkeyPatch, fails: str) -> li
     monkeypatch.setattr(purchases, "drain", noted("drain", purchases.drain))
     app = build_app(
         Parts(
+            chains=Chains(()),
             store=store,
             wires=(ScriptedProtocol.wire,),
             protocols=protocols,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ import pytest
 from web3 import Web3
 from web3.types import RPCEndpoint, TxParams
 
+from ranking_evaluate.operations.operation import Operation
+from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.sandbox import Wallet
 from ranking_evaluate.sandbox.anvil import Chain, start_anvil
 from ranking_evaluate.sandbox.multicall3 import install_multicall3
@@ -31,7 +33,7 @@ from tests.faults.real_matrix import REAL, RealFault
 from tests.faults.rpc_proxy import Forward, RpcProxy
 from tests.faults.told import SOLD, Told
 from tests.judges.conftest import START_SECONDS, Server
-from tests.judges.x402_buyer import PRICE, Buyer, Payload, new_key
+from tests.judges.x402_buyer import PRICE, Buyer, Payload, decoded, new_key
 
 HERE: Final = Path(__file__).parent
 CHECKOUT: Final = HERE.parents[1]
@@ -149,9 +151,11 @@ class Market:
     def no_blocks(self) -> Iterator[None]:
         """Mine no block until the end."""
         self.ask("evm_setAutomine", False)
+        self.ask("evm_setIntervalMining", 0)
         try:
             yield
         finally:
+            self.ask("evm_setIntervalMining", 1)
             self.ask("evm_setAutomine", True)
             self.ask("anvil_mine", "0x1")
 
@@ -159,9 +163,16 @@ class Market:
         self.ask("anvil_mine", "0x1")
 
     def wait_for_transactions(self, count: int = 1) -> None:
+        self._wait(lambda waiting: waiting >= count, "no transaction arrives")
+
+    def wait_for_blocks(self) -> None:
+        """Wait until every transaction is in a block: the node names its hash a little earlier."""
+        self._wait(lambda waiting: waiting == 0, "a transaction stays out of the blocks")
+
+    def _wait(self, is_reached: Callable[[int], bool], failure: str) -> None:
         deadline = time.monotonic() + 10
-        while int(self.ask("txpool_status")["pending"], 16) < count:
-            assert time.monotonic() < deadline, "no transaction arrives"
+        while not is_reached(int(self.ask("txpool_status")["pending"], 16)):
+            assert time.monotonic() < deadline, failure
             time.sleep(0.01)
 
 
@@ -329,6 +340,7 @@ def too_slow(purchase: Purchase) -> Told:
     answer = purchase.send()
     answered.set()
     assert executed.wait(10)
+    purchase.market.wait_for_blocks()
     return answer
 
 
@@ -366,6 +378,7 @@ def killed_after(purchase: Purchase) -> Told:
 def answer_lost(purchase: Purchase) -> Told:
     def executed(forward: Forward) -> None:
         forward()
+        purchase.market.wait_for_blocks()
 
     purchase.market.node.send = executed
     return purchase.send()
@@ -456,22 +469,34 @@ def test_twelve_buyers_at_once_are_all_sold(market: Market) -> None:
     assert market.token.balance(market.payee) - had == len(keys) * PRICE
 
 
-def test_a_facilitator_gets_what_the_challenge_of_this_purchase_says(market: Market) -> None:
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: str(operation.id))
+def test_a_facilitator_gets_what_the_challenge_of_this_purchase_says(
+    market: Market, operation: Operation[object]
+) -> None:
     """Byte for byte, in every verification and settlement, whatever the payer wrote beside the authorization."""
-    key, wallet = new_key(), market.funded()
-    challenge = base64.b64decode(market.shop.post(key).headers["payment-required"])
-    payload = market.shop.sign(key, wallet_key=wallet.key)
+    body = json.dumps(operation.example_input).encode()
+    shop = replace(market.shop, path=f"/v1/x402/{operation.id}", body=body)
+    key, wallet = new_key(), market.funded(0)
+    challenge = base64.b64decode(shop.post(key).headers["payment-required"])
+    payload = shop.sign(key, wallet_key=wallet.key)
     payload["resource"] = {"url": "https://evil.example/x", "description": "CHEAP"}
     payload["extensions"]["bazaar"]["info"]["input"]["body"] = {"insult": True}
     payload["extensions"]["other"] = {"info": {}}
-    assert market.shop.post(key, payload).status_code == 200
-    assert [path for path, _ in market.between.got] == ["/verify", "/settle"]
-    for _, body in market.between.got:
-        sent = json.loads(body)["paymentPayload"]
-        asked = json.loads(challenge)
+    refused = shop.post(key, payload)
+    assert (refused.status_code, refused.json()["code"]) == (402, "PAYMENT_REJECTED")
+    market.token.mint(wallet.address, PRICE)
+    # The challenge of a refusal declares less, and is what a client would sign next.
+    echoed = {name: decoded(refused.headers["payment-required"])[name] for name in ("resource", "extensions")}
+    assert shop.post(key, shop.sign(key, wallet_key=wallet.key) | echoed).status_code == 200
+    assert [path for path, _ in market.between.got] == ["/verify", "/verify", "/settle"]
+    asked = json.loads(challenge)
+    assert set(asked["extensions"]) == {"payment-identifier", "bazaar"}
+    assert asked["resource"]["url"].endswith(shop.path)
+    assert asked["extensions"]["payment-identifier"]["info"]["id"] == key
+    for _, call in market.between.got:
+        sent = json.loads(call)["paymentPayload"]
         assert (sent["resource"], sent["extensions"]) == (asked["resource"], asked["extensions"])
         for name in ("resource", "extensions"):
             text = json.dumps(asked[name], separators=(",", ":"), ensure_ascii=False).encode()
             assert text in challenge
-            assert text in body
-        assert sent["extensions"]["payment-identifier"]["info"]["id"] == key
+            assert text in call

@@ -205,6 +205,34 @@ def test_the_published_clients_pay_on_the_network_that_their_environment_names(
     assert chains.attempt(key)["network"] == SECOND_LOCAL
 
 
+def test_pay_pays_on_the_network_that_it_is_told_and_is_not_charged_where_the_wallet_has_nothing(
+    chains: TwoChains, tmp_path: Path
+) -> None:
+    wallet, before = chains.wallet_on_the_second_only(), chains.earned()
+    (tmp_path / "input.json").write_bytes(BODY)
+
+    def pay(key: str, *options: str) -> Result:
+        files = ["--input", str(tmp_path / "input.json"), "--state-dir", str(tmp_path / "state")]
+        command = ["pay", chains.sandbox.origin + PATH, "--protocol", "x402", "--key", key, *files]
+        return chains.operator(*command, *options, RANKING_EVALUATE_WALLET_KEY=wallet.key)
+
+    refused = pay(new_key())
+    assert (refused.exit_code, refused.stdout) == (1, ""), refused.stderr
+    assert f" on {LOCAL} " in refused.stderr
+    assert "Nothing was charged: of this key the service says 'none'." in refused.stderr
+    elsewhere = pay(new_key(), "--network", "eip155:8453")
+    assert (elsewhere.exit_code, elsewhere.stdout) == (1, "")
+    assert elsewhere.stderr.count("another network than --network eip155:8453") == 2
+    assert chains.earned() == before
+
+    key = new_key()
+    bought = pay(key, "--network", SECOND_LOCAL)
+    assert (bought.exit_code, bought.stdout.encode()) == (0, evaluate("ranking-evaluate", BODY)), bought.stderr
+    [receipt] = re.findall("Paid. Receipt: (.*)", bought.stderr)
+    check_bought_on_the_second(chains, key, json.loads(receipt), wallet)
+    assert chains.earned() == (before[0], before[1] + PRICE)
+
+
 def test_a_wallet_is_refused_where_it_has_nothing_and_pays_where_it_has(chains: TwoChains) -> None:
     wallet, key, before = chains.wallet_on_the_second_only(), new_key(), chains.earned()
     refused = chains.buyer.post(key, chains.sign(key, LOCAL, wallet))

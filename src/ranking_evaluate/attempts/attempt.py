@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from ranking_evaluate.attempts.events import (
+    CHAIN,
     Event,
     Lapse,
     OperatorRelease,
@@ -202,11 +203,10 @@ class Attempt(Bought):
             case OperatorSettle() if uncertain or (state is State.RELEASED and current and not self.expired(now)):
                 settled = self._settled(event.receipt, event.transaction, now)
                 return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
-            case OperatorRelease(grounds=grounds, transaction=transaction) if uncertain:
+            case OperatorRelease(who=who, grounds=grounds, transaction=transaction) if uncertain:
+                reason = "released by the chain" if who == CHAIN else grounds.value
                 until = now + REPLAY_WINDOW
-                released = self._to(
-                    State.RELEASED, now, reason=grounds.value, transaction=transaction, expires_at=until
-                )
+                released = self._to(State.RELEASED, now, reason=reason, transaction=transaction, expires_at=until)
                 return Step(released._without_new_key(), audit=Audit(event.who, "released", event.evidence))
             # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.
             case (

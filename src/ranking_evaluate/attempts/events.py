@@ -69,6 +69,10 @@ class Lapse:
     """Somebody saw that the lease of a settling attempt is over."""
 
 
+CHAIN: Final = "chain"
+"""Who decides, as the audit names it, where the service itself asked the chain."""
+
+
 class Grounds(StrEnum):
     """Why a payment was released; the value is the reason that its caller is told."""
 
@@ -79,7 +83,7 @@ class Grounds(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettle:
-    """An operator found the payment on the chain."""
+    """An operator, or the service itself, found the payment on the chain."""
 
     receipt: str
     transaction: str
@@ -89,7 +93,10 @@ class OperatorSettle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRelease:
-    """An operator gives the key free again, on these grounds; `transaction` is the one in which the chain shows it."""
+    """The key is given free again, on these grounds, by an operator or the service itself.
+
+    `transaction` is the one in which the chain shows the payment.
+    """
 
     who: str
     evidence: str

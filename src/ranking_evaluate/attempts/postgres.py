@@ -24,6 +24,7 @@ from ranking_evaluate.attempts.rows import (
     COLUMNS,
     LAPSED_KEPT,
     MOVED,
+    UNDER_WAY,
     Kept,
     from_row,
     names,
@@ -117,6 +118,9 @@ _ERASE_LAPSED: Final = """
     )
     DELETE FROM proofs p USING gone WHERE p.key = gone.key AND p.claim = gone.claim
 """
+_UNDER_WAY: Final = UNDER_WAY.format(
+    **{name: f"%({name})s" for name in ("payer", "network", "asset", "claim", "now", "created")}
+)
 _LOCK: Final = "SELECT claim, state FROM attempts WHERE claim = ANY(%s) ORDER BY claim FOR UPDATE"
 _PURGE_ENDED: Final = f"""
     WITH ended AS (
@@ -252,6 +256,17 @@ class PostgresStore:
             return [from_row(row, proofs) for _, proofs, *row in rows]
 
         return await self._do(recent)
+
+    async def under_way(self, attempt: Attempt) -> int:
+        """Return what the payer's other purchases may still take of the same token, in base units."""
+
+        async def under_way(db: Connection) -> int:
+            named = {name: getattr(attempt, name) for name in ("payer", "network", "asset", "claim")}
+            values = {**named, "now": await self._now(db), "created": attempt.created_at}
+            [(amount,)] = await _fetch(db, _UNDER_WAY, values)
+            return int(amount)
+
+        return await self._do(under_way)
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""

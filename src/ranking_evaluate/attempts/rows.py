@@ -68,6 +68,17 @@ def snapshot_of(now: float, rows: tuple[Attempt, ...], kept: Iterable[Kept], rec
     )
 
 
+UNDER_WAY: Final = """
+    SELECT COALESCE(SUM(amount), 0) FROM attempts
+    WHERE expires_at IS NULL AND payer = {payer} AND network = {network} AND asset = {asset} AND claim <> {claim}
+    AND (valid_before IS NULL OR valid_before >= {now}) AND (
+        state IN ('settling', 'uncertain') OR state = 'reserved' AND lease > {now}
+        AND (created_at < {created} OR created_at = {created} AND claim < {claim})
+    )
+"""
+"""The statement of `AttemptStore.under_way`; what stands in braces is a parameter of that name."""
+
+
 def seen_as(state: State | None) -> str:
     """Return the SQL condition for a state as an operator sees it: a settling attempt past its lease is in doubt.
 

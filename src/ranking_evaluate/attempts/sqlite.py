@@ -20,6 +20,7 @@ from ranking_evaluate.attempts.rows import (
     COLUMNS,
     LAPSED_KEPT,
     MOVED,
+    UNDER_WAY,
     Kept,
     from_row,
     names,
@@ -57,6 +58,7 @@ _SALES: Final = f"SELECT {names(SALE_COLUMNS)} FROM sales"  # noqa: S608
 _AUDIT: Final = "INSERT INTO audit (at, key, n, who, what, evidence) VALUES (?, ?, ?, ?, ?, ?)"
 
 T = TypeVar("T")
+_UNDER_WAY: Final = UNDER_WAY.format(payer="?1", network="?2", asset="?3", claim="?4", now="?5", created="?6")
 
 
 class SqliteStore:
@@ -212,6 +214,16 @@ class SqliteStore:
         where = seen_as(state).format(now="?1")
         query = f"{_SELECT} WHERE {where} ORDER BY updated_at DESC, key, n LIMIT ?2"
         return await self._read_long(lambda db: _attempts(db, query, (self._clock(), limit)))
+
+    async def under_way(self, attempt: Attempt) -> int:
+        """Return what the payer's other purchases may still take of the same token, in base units."""
+        values = (attempt.payer, attempt.network, attempt.asset, attempt.claim, self._clock(), attempt.created_at)
+
+        def look(db: apsw.Connection) -> int:
+            [[amount]] = db.execute(_UNDER_WAY, values).fetchall()
+            return int(str(amount))
+
+        return await self._read(look)
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""

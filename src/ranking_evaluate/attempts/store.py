@@ -61,6 +61,13 @@ class AttemptStore(Protocol):
     async def recent(self, state: State | None = None, limit: int = 100) -> list[Attempt]:
         """Return attempts by the state that counts now (`Attempt.state_at`), the ones that changed last first."""
 
+    async def under_way(self, attempt: Attempt) -> int:
+        """Return what the payer's other purchases may still take of the same token, in base units.
+
+        Those that are submitted or uncertain count while their payment can land, reserved ones where they were reserved
+        before this one: of several at once the first is not held up by the others.
+        """
+
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""
 

@@ -84,6 +84,11 @@ class WatchedStore:
         with telemetry.store_call("recent"):
             return await self._store.recent(state, limit)
 
+    async def under_way(self, attempt: Attempt) -> int:
+        """Pass on."""
+        with telemetry.store_call("under_way"):
+            return await self._store.under_way(attempt)
+
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Pass on."""
         with telemetry.store_call("audits"):

@@ -23,6 +23,7 @@ from ranking_evaluate.core.visible import visible
 
 if TYPE_CHECKING:
     from ranking_evaluate.attempts.store import AttemptStore
+    from ranking_evaluate.chains import Chains
     from ranking_evaluate.payments.protocol import Evidence
     from ranking_evaluate.reconcile import Case, Reconciler
 
@@ -154,6 +155,39 @@ def release(
     _report(released, as_json, words)
 
 
+@attempts.command("reconcile")
+def reconcile(
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The purchase; all uncertain ones without it.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask the chain, and record nothing.")] = False,
+) -> None:
+    """Ask the chain about uncertain payments now, and record what it says finally, as the service does by itself.
+
+    A payment that never landed is released when the chain says so twice, a minute apart: the command waits for that.
+
+    Exit codes: 0 all are decided, or would be; 1 the chain does not tell of some; 2 a setting is wrong, or the store
+    cannot be used.
+    """
+    from ranking_evaluate.keeper import decide_now
+
+    async def work() -> bool | None:
+        async with _open_chains() as (store, chains):
+            seen = await store.read(key or "operator-asks-for-the-time")
+            standing = [seen.standing] if seen.standing is not None else []
+            found = standing if key is not None else await store.recent(State.UNCERTAIN, 10_000)
+            uncertain = [attempt for attempt in found if attempt.state_at(seen.now) is State.UNCERTAIN]
+            if not uncertain:
+                return None
+            return await decide_now(store, chains, uncertain, dry_run=dry_run, tell=lambda line: tell(visible(line)))
+
+    told = run(work())
+    if told is None:
+        tell("No attempts are uncertain." if key is None else f"No attempt under the key {visible(key)} is uncertain.")
+    elif not told:
+        raise typer.Exit(REFUSED)
+
+
 @attempts.command("refund")
 def refund(
     key: Key,
@@ -244,19 +278,28 @@ async def open_store() -> AsyncIterator[AttemptStore]:
 
 
 @asynccontextmanager
-async def _open_reconciler(*, ask_chains: bool) -> AsyncIterator[Reconciler]:
-    """Open what a decision needs; where no chain is asked, a wrong setting of a protocol does not matter."""
+async def _open_chains(*, ask: bool = True) -> AsyncIterator[tuple[AttemptStore, Chains]]:
+    """Open the store and what asks the chains; where none is asked, a wrong setting of a protocol does not matter."""
     from ranking_evaluate import bootstrap
-    from ranking_evaluate.reconcile import Reconciler
+    from ranking_evaluate.chains import Chains
     from ranking_evaluate.settings import read_settings
 
-    protocols = bootstrap.configured(read_settings()) if ask_chains else ()
+    protocols = bootstrap.configured(read_settings()) if ask else ()
     try:
         async with open_store() as store:
-            yield Reconciler(store, protocols, operator())
+            yield store, Chains(protocols)
     finally:
         for protocol in protocols:
             await protocol.close()
+
+
+@asynccontextmanager
+async def _open_reconciler(*, ask_chains: bool) -> AsyncIterator[Reconciler]:
+    """Open what an operator's decision needs."""
+    from ranking_evaluate.reconcile import Reconciler
+
+    async with _open_chains(ask=ask_chains) as (store, chains):
+        yield Reconciler(store, chains, operator())
 
 
 def _decide(decision: Callable[[Reconciler], Awaitable[Attempt]]) -> tuple[Attempt, Case | None]:

@@ -9,7 +9,6 @@ answer, and the service itself says that nothing was charged. A status alone is 
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,15 +27,14 @@ from ranking_evaluate.cli.exchange import (
     exchange,
     read_receipt,
 )
+from ranking_evaluate.cli.outcome import WORDS_LENGTH, clock, printed, unknown
 from ranking_evaluate.cli.payers import PAYERS
-from ranking_evaluate.cli.payers.payer import NOT_CHARGED, UNCLEAR, Mandate, PayError
+from ranking_evaluate.cli.payers.payer import UNCLEAR, Mandate, PayError, Signed
 from ranking_evaluate.cli.saved_credential import NOT_SENT, SENDING, Record, SavedCredential
 from ranking_evaluate.cli.standing import NO_CHARGE, UNCERTAIN, UNDER_WAY, ask, standing_in
 from ranking_evaluate.core.visible import visible
 
 PATIENCE_SECONDS: Final = 150.0
-WORDS_LENGTH: Final = 300
-"""Characters of each word of a receipt or a challenge that are printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +107,7 @@ class _Purchase:
         record = self._record()
         if record is None:
             return self._first()
-        standing = None if record.is_answered else self._standing()
+        standing = self._standing(record)
         if standing == UNCERTAIN:
             raise PayError(
                 "It is not known yet whether this purchase was charged. Do not pay again: the service's operator "
@@ -174,6 +172,9 @@ class _Purchase:
                 raise PayError(f"{challenge.words} The service asked for no payment, and nothing was paid.")
             self.say("The service asked for no payment.")
             return Answer(body=challenge.body, receipt=self._receipt(challenge), replayed=_is_replay(challenge))
+        if challenge.status == httpx.codes.CONFLICT:
+            # The service knows this key, and what it knows may be a payment that was made elsewhere.
+            raise PayError(f"{challenge.words} Nothing new was signed. Do not pay again for this.", UNCLEAR)
         if challenge.status != httpx.codes.PAYMENT_REQUIRED:
             raise PayError(f"{challenge.words} Nothing was paid.")
         record = self._save(challenge, number)
@@ -181,7 +182,7 @@ class _Purchase:
         return self._deliver(record, self.patience)
 
     def _save(self, challenge: Reply, number: int) -> Record:
-        signed = PAYERS[self.order.protocol].sign(challenge.response, self.mandate)
+        signed = self._sign(challenge.whole)
         credential = SavedCredential(
             key=self.order.key,
             number=number,
@@ -199,6 +200,14 @@ class _Purchase:
             raise PayError("Another run is paying under this key. Run again with the same --key.", UNCLEAR) from error
         except OSError as error:
             raise PayError(f"The credential cannot be kept in {self.state_dir}: {error}. Nothing was paid.") from error
+
+    def _sign(self, challenge: httpx.Response) -> Signed:
+        wanted = PAYERS[self.order.protocol]
+        offering = [payer.wire for payer in PAYERS.values() if payer.wire.offers(challenge.headers)]
+        if offering and wanted.wire not in offering:
+            others = " or ".join(f"{wire.title}: --protocol {wire.name}" for wire in offering)
+            raise PayError(f"The 402 has no {wanted.wire.title} offer, but one over {others}. Nothing was paid.")
+        return wanted.sign(challenge, self.mandate)
 
     def _deliver(self, record: Record, patience: float) -> Answer:
         """Send the credential, the same one as often as it takes, and return the answer it buys."""
@@ -223,7 +232,7 @@ class _Purchase:
                 if kept is not None:
                     self.say(f"{trouble} This key was paid and answered before; here is the answer that was kept then.")
                     return Answer(body=kept, receipt=record.receipt, replayed=True)
-                raise self._stopped(record, trouble)
+                raise unknown(record, trouble)
             self.say(f"{trouble} Sending the same credential again in {pause:.0f} s.")
             time.sleep(pause)
 
@@ -232,7 +241,7 @@ class _Purchase:
         try:
             record.note(SENDING)
         except OSError as error:
-            raise self._stopped(record, f"{record.path} cannot be written ({error}), so nothing is sent.") from error
+            raise unknown(record, f"{record.path} cannot be written ({error}), so nothing is sent.") from error
         saved = record.credential
         headers = {**self.order.headers, saved.header: saved.value}
         try:
@@ -261,47 +270,33 @@ class _Purchase:
         """Return what to say of an answer that will not become the wanted one by waiting."""
         if reply.status == httpx.codes.CONFLICT:
             return PayError(f"{trouble} Do not pay again for this.", UNCLEAR)
-        standing = None if record.is_answered else self._standing()
+        standing = self._standing(record)
         if standing is not None and standing not in NO_CHARGE:
             trouble += f" Of this key the service says {standing!r}."
         if standing in NO_CHARGE:
-            until = _clock(record.credential.expires_at)
+            until = clock(record.credential.expires_at)
             return PayError(
-                f"{trouble} Nothing was charged. The same --key sends this credential again until {until}; a new one "
-                "is signed only with --sign-again, when this one can no longer be used."
+                f"{trouble} Nothing was charged: of this key the service says {standing!r}. The same --key sends this "
+                f"credential again until {until}; a new one is signed only with --sign-again, when this one can no "
+                "longer be used."
             )
-        return self._stopped(record, trouble)
+        return unknown(record, trouble)
 
-    def _stopped(self, record: Record, trouble: str) -> PayError:
-        """Return what is known where nothing certain can be known."""
-        if record.never_sent:
-            return PayError(f"{trouble} The payment did not leave this machine, so nothing was charged.", NOT_CHARGED)
-        saved = record.credential
-        known = f"{trouble} Whether it was charged is not known: {saved.terms} was signed"
-        if record.is_answered:
-            known = f"{trouble} It was answered, so it was probably charged: {saved.terms} was signed"
-        if record.sends:
-            known += f" and sent {_times(record.sends)}"
-        if record.unanswered:
-            known += f", {record.unanswered} of them without an answer"
-        known += f"; the receipt is {_printed(record.receipt)}." if record.receipt else "."
-        usable = (
-            "It can no longer be used"
-            if saved.is_dead(time.time())
-            else f"Whoever has it can use it until {_clock(saved.expires_at)}"
-        )
-        return PayError(
-            f"{known} {usable}: look at the wallet's transfers before you pay for this again under any key. The same "
-            f"command with --key {self.order.key} sends the same credential again and cannot pay twice.",
-            UNCLEAR,
-        )
+    def _standing(self, record: Record) -> str | None:
+        """Return what the service says of the key, and None when it says nothing that can be relied on.
 
-    def _standing(self) -> str | None:
-        """Return what the service says of the key, and None when it says nothing that can be relied on."""
+        What its receipts say of a payment, no later word of it takes back.
+        """
+        if record.is_answered or any(map(self._tells_of_payment, record.receipts)):
+            return None
         try:
             return standing_in(ask(self.client, self.order.url, self.order.key))
         except ExchangeError:
             return None
+
+    def _tells_of_payment(self, receipt: str) -> bool:
+        facts = PAYERS[self.order.protocol].facts(read_receipt(receipt))
+        return facts.success or bool(facts.transaction)
 
     def _receipt(self, reply: Reply) -> str | None:
         receipt: str | None = reply.response.headers.get(PAYERS[self.order.protocol].wire.receipt_header)
@@ -313,7 +308,7 @@ class _Purchase:
         words = reply.words
         receipt = self._receipt(reply)
         if receipt is not None:
-            words += f" Its receipt says {_printed(receipt)}."
+            words += f" Its receipt says {printed(receipt)}."
         reason = read_receipt(reply.response.headers.get(wire.challenge_header, "")).get("error")
         if isinstance(reason, str) and reason and "error" not in reply.problem:
             words += f" Its challenge says {visible(reason[:WORDS_LENGTH])!r}."
@@ -330,17 +325,3 @@ def _may_change(reply: Reply) -> bool:
 
 def _is_replay(reply: Reply) -> bool:
     return bool(reply.response.headers.get("Idempotent-Replayed") == "true")
-
-
-def _printed(receipt: str) -> str:
-    """Return a receipt header for people; what a server wrote is made visible and kept short."""
-    content = read_receipt(receipt)
-    return visible(json.dumps({str(name): value for name, value in content.items() if value}))[: 4 * WORDS_LENGTH]
-
-
-def _clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number} times"

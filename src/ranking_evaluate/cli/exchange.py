@@ -28,6 +28,8 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 WORDS_LENGTH: Final = 1000
 """Characters of each of a server's texts that are printed."""
 
+_OF_THE_TRANSFER: Final = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
+
 _WORDS: Final = ("code", "detail", "nextStep")
 
 
@@ -69,6 +71,12 @@ class Reply:
         return self.response.status_code
 
     @property
+    def whole(self) -> httpx.Response:
+        """The answer as SDKs read one: with its body, which is empty where it did not arrive whole."""
+        headers = [pair for pair in self.response.headers.raw if pair[0].lower() not in _OF_THE_TRANSFER]
+        return httpx.Response(self.status, headers=headers, content=self.body or b"")
+
+    @property
     def problem(self) -> dict[str, Any]:
         """The members of a JSON object in the body; empty when it is none."""
         try:
@@ -103,7 +111,13 @@ def http_client(url: str) -> httpx.Client:
     Raises:
         PayError: The URL is not one to send a payment to.
     """
-    parsed = httpx.URL(url)
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise PayError(f"The URL cannot be read ({visible(str(error))}). Nothing was paid.") from error
+    if parsed.userinfo:
+        # It would become an Authorization header, which is where an MPP payment stands.
+        raise PayError("The URL holds a user name or a password, which are not sent. Nothing was paid.")
     is_local = parsed.host in {"127.0.0.1", "::1", "localhost"}
     if parsed.scheme != "https" and not (is_local and parsed.scheme == "http"):
         raise PayError("A payment is sent over https:// only (http:// is for this machine). Nothing was paid.")

@@ -131,4 +131,7 @@ def pay(
         raise typer.Exit(error.exit_code) from error
     write_answer(answer.body)
     if answer.receipt is not None:
-        say(f"{'Replayed' if answer.replayed else 'Paid'}. Receipt: {json.dumps(read_receipt(answer.receipt))}")
+        receipt = read_receipt(answer.receipt)
+        is_paid = PAYERS[protocol].facts(receipt).success
+        done = "Paid" if is_paid else "Answered, but the receipt does not say that the payment succeeded"
+        say(f"{'Replayed' if answer.replayed else done}. Receipt: {json.dumps(receipt)}")

@@ -74,7 +74,7 @@ class Record:
     events: list[dict[str, Any]] = field(default_factory=list)
 
     def note(self, event: str, **facts: object) -> None:
-        """Write a line about the credential, and return when it is on the disk.
+        """Write a line about the credential, and return when it is on the disk; `events` has what others wrote too.
 
         Raises:
             OSError: It cannot be written.
@@ -88,7 +88,8 @@ class Record:
         finally:
             os.close(handle)
         _reach_disk(self.path.parent)
-        self.events.append(line)
+        # Another run under this key may have sent it, or been answered, in the meantime.
+        self.events = self._noted()
 
     def note_answer(self, status: int, receipt: str | None, body: bytes | None) -> None:
         """Note an answer, its receipt header and, of the first one that was bought, its bytes.
@@ -105,24 +106,30 @@ class Record:
             self.note(ANSWERED, **facts)
 
     def read_events(self) -> None:
-        """Read what was noted, but a line that a crash cut short.
-
-        Of a cut "sending" nothing had been sent; a cut answer leaves a send without one, which is the careful side.
+        """Read what was noted.
 
         Raises:
             UnreadableFileError: It was noted, but cannot be read.
         """
         try:
-            lines = self._sends_path.read_text(encoding="utf-8", errors="replace").splitlines()
+            self.events = self._noted()
         except FileNotFoundError:
-            return
+            self.events = []
         except OSError as error:
             raise UnreadableFileError(f"{self._sends_path} cannot be read: {error}") from error
-        for line in lines:
+
+    def _noted(self) -> list[dict[str, Any]]:
+        """Return the lines that were noted, but one that a crash cut short.
+
+        Of a cut "sending" nothing had been sent; a cut answer leaves a send without one, which is the careful side.
+        """
+        events = []
+        for line in self._sends_path.read_text(encoding="utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 if isinstance(event, dict):
-                    self.events.append(event)
+                    events.append(event)
+        return events
 
     @property
     def never_sent(self) -> bool:
@@ -144,6 +151,11 @@ class Record:
         """The receipt header that came with the answer that it bought."""
         receipts = (each.get("receipt") for each in self.events if _is_bought(each))
         return next((each for each in receipts if isinstance(each, str)), None)
+
+    @property
+    def receipts(self) -> list[str]:
+        """The receipt headers of all its answers, bought or not."""
+        return [each["receipt"] for each in self.events if isinstance(each.get("receipt"), str)]
 
     @property
     def is_answered(self) -> bool:

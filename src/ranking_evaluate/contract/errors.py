@@ -7,7 +7,7 @@ ServiceError
 ├─ MethodNotAllowed     405
 ├─ RequestTimeout       408
 ├─ AttemptConflict      409
-│  └─ PaymentUncertain  409  an operator decides
+│  └─ PaymentUncertain  409  the chain or an operator decides
 ├─ TooLarge             413
 ├─ UnsupportedMedia     415
 ├─ InputRejected        422
@@ -152,7 +152,7 @@ class AttemptConflict(ServiceError):
 
 
 class PaymentUncertain(AttemptConflict):
-    """The money may have moved, and nobody knows; an operator decides."""
+    """The money may have moved, and nobody knows; the chain or an operator decides."""
 
     codes = ("PAYMENT_UNCERTAIN",)
 

@@ -208,6 +208,9 @@ PROBLEMS: Final[dict[str, Problem]] = {
 }
 """What a code means, whatever its cause."""
 
+HEALING_WORDS: Final = "The service asks the chain by itself, and will know by {time} at the latest."
+"""How it is told that nobody need be asked about an uncertain payment."""
+
 CAUSES: Final[dict[str, dict[str, Problem]]] = {
     "PAYMENT_REQUIRED": {
         "terms": Problem(
@@ -260,6 +263,15 @@ CAUSES: Final[dict[str, dict[str, Problem]]] = {
             "Nothing was charged for this payment. When the first payment with this key authorization is settled, send "
             "the request without a credential, and answer the challenge that comes back by a transaction without the "
             "authorization, once.",
+        ),
+    },
+    "PAYMENT_UNCERTAIN": {
+        "chain": Problem(
+            "The payment may have been made; the chain will tell",
+            False,
+            f"{_NEVER_AGAIN} Keep the key, the body and the credential, and ask GET /v1/attempts with the key once a "
+            "minute. When it says settled, send the identical request again: it gets the answer. When it says "
+            "anything else, do what it says next.",
         ),
     },
     "PAYMENT_UNAVAILABLE": {

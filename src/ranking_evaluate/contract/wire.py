@@ -72,6 +72,11 @@ class Wire:
         }
         return {**dict(self.leading_facts), **headers, **dict(self.facts)}
 
+    def offers(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a 402 has terms of this protocol, readable or not, by the header that names them."""
+        header = headers.get(self.challenge_header.lower(), "")
+        return bool(re.search(rf"\b{re.escape(self.scheme)}\s", header, re.IGNORECASE) if self.scheme else header)
+
     def carries_credential(self, headers: Mapping[str, str]) -> bool:
         """Return whether a request carries a credential of this protocol, readable or not; names are lower case."""
         return bool(self.credentials(headers))

@@ -17,6 +17,7 @@ from ranking_evaluate.http.errors import HANDLERS
 from ranking_evaluate.http.heads import check_heads
 from ranking_evaluate.http.middleware import Envelope
 from ranking_evaluate.http.routes import free_routes, routes
+from ranking_evaluate.keeper import Keeper
 from ranking_evaluate.release import VERSION
 
 
@@ -37,6 +38,8 @@ def build_app(parts: Parts) -> FastAPI:
             for protocol in parts.protocols:
                 closing.push_async_callback(protocol.close)
                 await protocol.start()
+            keeping = asyncio.create_task(Keeper(parts.store, parts.chains).run(), name="keep uncertain payments")
+            closing.push_async_callback(_end, keeping)
             closing.callback(parts.evaluations.close)
             closing.push_async_callback(parts.purchases.drain)
             yield

@@ -10,8 +10,10 @@ from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.events import Grounds
 from ranking_evaluate.attempts.shown import Shown, shown
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import RETRY_AFTER, NotFound, Unavailable
-from ranking_evaluate.contract.problems import PROBLEMS
+from ranking_evaluate.contract.problems import HEALING_WORDS, PROBLEMS, problem_of
+from ranking_evaluate.core.instants import written
 from ranking_evaluate.operations.fields import STRICT
 
 _UNDER_WAY: Final = (
@@ -30,7 +32,7 @@ NEXT_STEP: Final = {
         "without that credential it is lost."
     ),
     State.FAILED: f"Nothing was charged. {_OPEN_AGAIN}",
-    State.RELEASED: f"An operator found that nothing was charged. {_OPEN_AGAIN}",
+    State.RELEASED: f"The chain shows, or an operator found, that nothing was charged. {_OPEN_AGAIN}",
 }
 RELEASED: Final = {
     Grounds.NEVER_LANDED: NEXT_STEP[State.RELEASED],
@@ -55,7 +57,7 @@ class Standing(Shown):
     nextStep: str
 
 
-async def standing(key: str, store: AttemptStore) -> Standing:
+async def standing(key: str, store: AttemptStore, chains: Chains) -> Standing:
     """Return where the key's current attempt stands.
 
     Raises:
@@ -69,23 +71,31 @@ async def standing(key: str, store: AttemptStore) -> Standing:
             "STATE_UNAVAILABLE", "The record of purchases cannot be read.", retry_after=RETRY_AFTER
         ) from error
     if seen.current is not None:
-        return _standing(seen.current, seen.now)
+        return _standing(seen.current, seen.now, chains)
     if seen.paid:
         settled = next((row for row in seen.rows if row.state is State.SETTLED), None)
         # Of a row that was purged only its key is known, and that it was paid.
         nothing: Any = dict.fromkeys(Standing.__annotations__)
-        known: Standing = nothing if settled is None else _standing(settled, seen.now)
+        known: Standing = nothing if settled is None else _standing(settled, seen.now, chains)
         return {**known, "state": State.SETTLED, "nextStep": EXPIRED}
     raise NotFound("ATTEMPT_UNKNOWN", "No purchase is recorded under this key.")
 
 
-def _standing(attempt: Attempt, now: float) -> Standing:
+def _standing(attempt: Attempt, now: float, chains: Chains) -> Standing:
     found = shown(attempt, now)
-    state = found["state"]
     grounds = next((each for each in Grounds if each == attempt.reason), Grounds.NEVER_LANDED)
-    if state is not State.SETTLED:
+    if found["state"] is not State.SETTLED:
         # A caller must take neither for evidence of a payment, but where it is one.
         found["receipt"] = None
         if grounds is not Grounds.ALTHOUGH_PAID:
             found["transaction"] = None
-    return {**found, "nextStep": RELEASED[grounds] if state is State.RELEASED else NEXT_STEP[state]}
+    return {**found, "nextStep": _next_step(attempt, found["state"], now, chains, grounds)}
+
+
+def _next_step(attempt: Attempt, state: State, now: float, chains: Chains, grounds: Grounds) -> str:
+    if state is State.RELEASED:
+        return RELEASED[grounds]
+    told_by = chains.told_by(attempt) if state is State.UNCERTAIN else None
+    if told_by is None or told_by < now:
+        return NEXT_STEP[state]
+    return f"{HEALING_WORDS.format(time=written(told_by))} {problem_of('PAYMENT_UNCERTAIN', 'chain').next_step}"

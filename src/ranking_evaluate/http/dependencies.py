@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import AttemptStore
+from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import Unavailable
 from ranking_evaluate.contract.wire import Wire
@@ -63,10 +64,12 @@ class Sold(NamedTuple):
 class Parts:
     """What the application is made of; bootstrap puts it together, and `app.state.parts` holds it.
 
-    `wires` are all protocols that have routes, `protocols` the configured ones.
+    `wires` are all protocols that have routes, `protocols` the configured ones, `chains` what the service itself asks
+    about uncertain payments.
     """
 
     store: AttemptStore
+    chains: Chains
     wires: tuple[Wire, ...]
     protocols: tuple[PaymentProtocol, ...]
     purchases: Purchases

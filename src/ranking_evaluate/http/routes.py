@@ -138,7 +138,7 @@ async def readyz(parts: PartsOf, response: Response) -> ServiceState:
 )
 async def attempt(key: Key, parts: PartsOf) -> Standing:
     """Where the current attempt under a key stands, and what to do next; never a result."""
-    return await attempts.standing(key, parts.store)
+    return await attempts.standing(key, parts.store, parts.chains)
 
 
 @router.get(

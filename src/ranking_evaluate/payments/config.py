@@ -26,8 +26,12 @@ USDC: Final[dict[str, Token]] = {
 TEMPO_MAINNET: Final = 4217
 TEMPO_TESTNET: Final = 42431
 
+_LOCAL_CHAINS: Final = (1337, 31337)
+_SDK_TESTNETS: Final = (51, 1328, 2201, 10143, 31611, 72344, 84532, 181228, 421614, 5042002, 11142220)
+"""The test networks for which the x402 SDKs know a dollar, so that somebody may name them here."""
+
 TESTNETS: Final = frozenset(
-    f"eip155:{chain}" for chain in (TEMPO_TESTNET, 84532, 11155111, 80002, 43113, 10143, 1337, 31337)
+    f"eip155:{chain}" for chain in (TEMPO_TESTNET, 43113, 80002, 11155111, 11155420, *_SDK_TESTNETS, *_LOCAL_CHAINS)
 )
 """Networks whose tokens are worth nothing; every other network counts as a mainnet."""
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
 AUTHORIZATION_STATE: Final = "0xe94a0102"
@@ -14,6 +15,9 @@ AUTHORIZATION_STATE: Final = "0xe94a0102"
 
 AUTHORIZATION_USED: Final = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 """Topic of AuthorizationUsed(address,bytes32), EIP-3009."""
+
+AUTHORIZATION_CANCELED: Final = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81"
+"""Topic of AuthorizationCanceled(address,bytes32), EIP-3009."""
 
 TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 """Topic of Transfer(address,address,uint256), ERC-20."""
@@ -30,18 +34,18 @@ class AuthorizationLookup:
     def __init__(self, rpc_url: str) -> None:
         self._rpc_url = rpc_url
 
-    async def look(self, facts: PaymentFacts) -> Evidence:
-        """Return where the payment stands; "never landed" needs a final block past its last second.
+    async def look(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
+        """Return where the payment stands, by final blocks alone; "never landed" needs one past its last second.
 
         With `facts.transaction` the question is whether that transaction made this payment.
         """
         if facts.payer is None or facts.valid_before is None:
             return Unknown("the record holds no authorization to look for")
-        rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
+        rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT, pace)
         try:
             async with within(RPC_TIMEOUT):
                 return await self._look(rpc, facts, facts.payer, facts.valid_before)
-        except (NodeError, TimeoutError, KeyError, TypeError, ValueError) as error:
+        except (NodeError, TimeoutError, KeyError, TypeError, ValueError, AttributeError) as error:
             return Unknown(f"the chain could not be read: {error}")
         finally:
             await rpc.close()
@@ -60,52 +64,87 @@ class AuthorizationLookup:
         finally:
             await rpc.close()
 
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        """Return how much of the token the payer holds in the newest block; None where the chain is silent."""
+        if facts.payer is None:
+            return None
+        rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
+        try:
+            return await rpc.balance(facts.asset, facts.payer)
+        except NodeError:
+            return None
+        finally:
+            await rpc.close()
+
     async def _look(self, rpc: JsonRpc, facts: PaymentFacts, payer: str, valid_before: int) -> Evidence:
         chain = await rpc.chain_id()
         if facts.network != f"eip155:{chain}":
             return Unknown(f"X402_RPC_URL is on eip155:{chain}, the payment on {facts.network}")
         topics = [_topic(payer), _topic(facts.payment_id)]
+        # The final block is read before all else: read after it, a payment could land in between unseen.
+        final_number, final_time = await rpc.final_block()
         if facts.transaction is not None:
-            if await self._pays(rpc, facts.transaction, facts, topics):
-                return Landed(facts.transaction.lower())
-            return Unknown("that transaction does not show this payment")
-        # The final block's time is read before the state: read after it, a payment could land in between unseen.
-        final = await rpc.final_time()
-        used = await _is_used(rpc, facts.asset, topics)
-        if not used and final > valid_before:
+            shown = await self._shown_by(rpc, facts.transaction, facts, topics, final_number)
+            # Of another transaction it says nothing.
+            return Unknown(shown.reason) if isinstance(shown, NeverLanded) else shown
+        if await _is_used(rpc, facts.asset, topics):
+            return await self._used(rpc, facts, topics, valid_before, final_number)
+        if final_time > valid_before:
             return NeverLanded("the authorization is unused, and a final block is past its expiry")
-        if not used:
-            return Unknown("the authorization is unused so far, and may still be used until a final block is past it")
-        for log in await self._used_logs(rpc, facts.asset, topics, valid_before):
-            if await self._pays(rpc, log["transactionHash"], facts, topics):
-                return Landed(log["transactionHash"])
-        return Unknown("the authorization was used, but no transfer of it to us was found: it may have been cancelled")
+        return Unknown("the authorization is unused so far, and may still be used until a final block is past it")
 
-    async def _used_logs(self, rpc: JsonRpc, asset: str, topics: Sequence[str], valid_before: int) -> list[Any]:
+    async def _used(
+        self, rpc: JsonRpc, facts: PaymentFacts, topics: Sequence[str], valid_before: int, final: int
+    ) -> Evidence:
+        """Return what the use of the authorization came to: a payment to us, another one, or its cancellation."""
+        # A cancellation may come after the expiry, a use may not.
         first = await rpc.first_block_at(valid_before - SEARCHED_SECONDS)
-        last = await rpc.first_block_at(valid_before + 1)
         wanted = {
-            "address": asset,
-            "topics": [AUTHORIZATION_USED, *topics],
+            "address": facts.asset,
+            "topics": [[AUTHORIZATION_USED, AUTHORIZATION_CANCELED], *topics],
             "fromBlock": hex(first),
-            "toBlock": hex(last),
+            "toBlock": "latest",
         }
-        return list(await rpc.ask("eth_getLogs", wanted))
+        for log in await rpc.ask("eth_getLogs", wanted):
+            if integer(log["blockNumber"]) > final:
+                return Unknown("the authorization was used in a block that is not final yet")
+            if log["topics"] == [AUTHORIZATION_CANCELED, *topics]:
+                return NeverLanded("the authorization was cancelled", for_good=True)
+            if log["topics"] == [AUTHORIZATION_USED, *topics]:
+                shown = await self._shown_by(rpc, log["transactionHash"], facts, topics, final)
+                if isinstance(shown, Landed):
+                    return shown
+                words = "the authorization was used without a transfer of this amount to us"
+                return NeverLanded(words, for_good=True) if isinstance(shown, NeverLanded) else shown
+        return Unknown("the authorization was used, and the node has no log of it")
 
-    async def _pays(self, rpc: JsonRpc, transaction: str, facts: PaymentFacts, topics: Sequence[str]) -> bool:
+    async def _shown_by(
+        self, rpc: JsonRpc, transaction: str, facts: PaymentFacts, topics: Sequence[str], final: int
+    ) -> Evidence:
+        """Return whether a transaction made this payment; `NeverLanded` says that this one did not."""
         receipt = await rpc.ask("eth_getTransactionReceipt", transaction)
-        if receipt is None or receipt["status"] != "0x1":
-            return False
-        logs = [log for log in receipt["logs"] if log["address"].lower() == facts.asset]
-        spent = [log["topics"] for log in logs if log["topics"][:2] == [AUTHORIZATION_USED, topics[0]]]
-        paid = [
-            log
-            for log in logs
-            if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and int(log["data"], 16) == facts.amount
-        ]
-        # A transaction may use several authorizations of one payer. Which of them made which transfer its logs do not
-        # say, so each needs one: a single transfer must not settle two attempts.
-        return [AUTHORIZATION_USED, *topics] in spent and len(paid) >= len(spent)
+        if receipt is None:
+            return Unknown("the node has no receipt of that transaction")
+        if str(receipt["transactionHash"]).lower() != transaction.lower():
+            return Unknown("the node's receipt is one of another transaction")
+        if integer(receipt["blockNumber"]) > final:
+            return Unknown("the transaction is in a block that is not final yet")
+        if receipt["status"] != "0x1" or not _pays(receipt, facts, topics):
+            return NeverLanded("that transaction does not show this payment")
+        return Landed(transaction.lower())
+
+
+def _pays(receipt: Any, facts: PaymentFacts, topics: Sequence[str]) -> bool:  # noqa: ANN401 - JSON.
+    logs = [log for log in receipt["logs"] if log["address"].lower() == facts.asset]
+    spent = [log["topics"] for log in logs if log["topics"][:2] == [AUTHORIZATION_USED, topics[0]]]
+    paid = [
+        log
+        for log in logs
+        if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and int(log["data"], 16) == facts.amount
+    ]
+    # A transaction may use several authorizations of one payer. Which of them made which transfer its logs do not
+    # say, so each needs one: a single transfer must not settle two attempts.
+    return [AUTHORIZATION_USED, *topics] in spent and len(paid) >= len(spent)
 
 
 async def _is_used(rpc: JsonRpc, asset: str, topics: Sequence[str]) -> bool:

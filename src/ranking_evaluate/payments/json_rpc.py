@@ -6,10 +6,15 @@ import itertools
 import json
 from typing import Any, Final
 
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.provider_client import ProviderClient, ProviderError, TooLarge
 
 MAX_ANSWER_BYTES: Final = 1_048_576
 """A large block with the hashes of its transactions fits several times."""
+
+
+BALANCE_OF: Final = "0x70a08231"
+"""Selector of balanceOf(address), ERC-20 and TIP-20."""
 
 
 class NodeError(Exception):
@@ -45,12 +50,14 @@ class JsonRpc:
     Args:
         url: The node.
         timeout: Seconds that one call may take in all.
+        pace: What every call waits for; None where somebody waits for the answer.
     """
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(self, url: str, timeout: float, pace: Pace | None = None) -> None:
         self._url = url
         self._client = open_client(timeout)
         self._ids = itertools.count(1)
+        self._pace = pace
 
     async def close(self) -> None:
         """Close the connections."""
@@ -64,6 +71,8 @@ class JsonRpc:
             NodeError: It did not answer, or not in JSON-RPC.
         """
         call = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        if self._pace is not None:
+            await self._pace.turn()
         try:
             answered = await self._client.call("POST", self._url, json.dumps(call).encode())
             answer = read(answered.body) if 200 <= answered.status < 300 else None
@@ -87,9 +96,14 @@ class JsonRpc:
         """Return the chain that the node is on."""
         return integer(await self.ask("eth_chainId"))
 
-    async def final_time(self) -> int:
-        """Return the time of the newest final block."""
-        return integer((await self.block("finalized")).get("timestamp"))
+    async def final_block(self) -> tuple[int, int]:
+        """Return number and time of the newest final block; what a node has that knows none is nothing final."""
+        final = await self.block("finalized")
+        return integer(final.get("number")), integer(final.get("timestamp"))
+
+    async def balance(self, token: str, account: str) -> int:
+        """Return how much of a token an account holds in the newest block."""
+        return integer(await self.ask("eth_call", {"to": token, "data": BALANCE_OF + word(account)}, "latest"))
 
     async def block(self, which: str) -> dict[str, object]:
         """Return a block, by its number in hexadecimal or by a name such as `latest`."""
@@ -98,9 +112,15 @@ class JsonRpc:
             raise NodeError(f"the node knows no {which} block")
         return block
 
-    async def first_block_at(self, instant: int) -> int:
-        """Return the number of the first block that is not older than `instant`, or of the latest one."""
-        low, high = 0, integer(await self.ask("eth_blockNumber"))
+    async def first_block_at(self, instant: int, after: int = 0) -> int:
+        """Return the number of the first block that is not older than `instant`, or of the latest one.
+
+        It is looked for from block `after` on, which is known to be no later.
+        """
+        latest = await self.block("latest")
+        low, high = after, integer(latest.get("number"))
+        if integer(latest.get("timestamp")) < instant:
+            return high
         while low < high:
             middle = (low + high) // 2
             block = await self.block(hex(middle))

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.payments.clock import ClockWatch
+from ranking_evaluate.payments.pace import Pace
 
 AMOUNT_DECIMALS: Final = 6
 
@@ -205,9 +206,14 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class NeverLanded:
-    """The payment is not on the chain, and a final block is past the last second at which it could land."""
+    """The payment is not on the chain, and a final block is past the last second at which it could land.
+
+    With `for_good` a final block shows that it never can, whatever the time: its transaction was reverted, or its
+    authorization was used or cancelled without paying us.
+    """
 
     reason: str
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,11 +275,18 @@ class PaymentProtocol(Protocol):
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Make the payment, once."""
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    def node_of(self, network: str) -> bool:
+        """Return whether a node of this network is configured, so that the chain can be asked."""
+
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         """Ask the chain what became of a payment; with `facts.transaction`, whether that transaction made it.
 
-        `Landed` says that this very payment is in its transaction, not one like it: a transaction may hold several.
+        What it says it says of final blocks alone. `Landed` says that this very payment is in its transaction, not one
+        like it: a transaction may hold several. Questions to the node keep to the pace.
         """
+
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        """Return how much of the token the payer holds, in base units; None where nobody can tell."""
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return the receipt header for a payment under `key` that an operator found in `transaction`, and says so."""

@@ -68,6 +68,13 @@ def _npm_folders() -> list[Path]:
     return [Path.cwd(), source.parent] if source.name == "src" else [Path.cwd()]
 
 
+BLOCKS: Final = ("--block-time", "1", "--mixed-mining", "--slots-in-an-epoch", "1")
+"""A block every second, and one for every transaction at once; a block is final two blocks later.
+
+A chain's clock moves with its blocks only, and what the service learns of a payment it learns of final blocks.
+"""
+
+
 def start_anvil(
     processes: Processes, *, name: str = "anvil", chain_id: int = 31337, arguments: Sequence[str] = ()
 ) -> Chain:

@@ -13,7 +13,7 @@ import httpx
 from eth_typing import HexStr
 from web3 import Web3
 
-from ranking_evaluate.sandbox.anvil import Chain, start_anvil
+from ranking_evaluate.sandbox.anvil import BLOCKS, Chain, start_anvil
 from ranking_evaluate.sandbox.funded import FundedProtocol, Wallet
 from ranking_evaluate.sandbox.processes import LOOPBACK, Processes, SandboxError
 from ranking_evaluate.sandbox.token import RECEIPT_POLL_SECONDS, RECEIPT_SECONDS, is_confirmed
@@ -24,12 +24,7 @@ PATH_USD: Final = "0x20c0000000000000000000000000000000000000"
 DECIMALS: Final = 6
 PAYER_TOKENS: Final = 1_000 * 10**DECIMALS
 
-# A block every second and one for every transaction at once: a Tempo chain's clock moves with its blocks only, and a
-# transaction's expiry is measured by it. A block is final two blocks later.
-ANVIL_ARGUMENTS: Final = (
-    *("--network", "tempo", "--hardfork", "T4"),
-    *("--block-time", "1", "--mixed-mining", "--slots-in-an-epoch", "1"),
-)
+ANVIL_ARGUMENTS: Final = ("--network", "tempo", "--hardfork", "T4", *BLOCKS)
 
 TRANSFER: Final = "0xa9059cbb"
 BALANCE_OF: Final = "0x70a08231"

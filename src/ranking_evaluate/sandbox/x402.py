@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from ranking_evaluate.payments.config import USDC
-from ranking_evaluate.sandbox.anvil import start_anvil
+from ranking_evaluate.sandbox.anvil import BLOCKS, start_anvil
 from ranking_evaluate.sandbox.facilitator import facilitator_app, run_in_thread
 from ranking_evaluate.sandbox.funded import FundedNetwork, FundedProtocol, Wallet
 from ranking_evaluate.sandbox.multicall3 import install_multicall3
@@ -64,7 +64,7 @@ def x402_protocol(processes: Processes, payer: Wallet, networks: Sequence[str] =
 
 def _funded_token(processes: Processes, name: str, network: str, payer: Wallet, operator: Wallet) -> Token:
     """Start a chain and return its token, of which the payer has some; the operator has ether for gas."""
-    chain = start_anvil(processes, name=name, chain_id=int(network.removeprefix("eip155:")))
+    chain = start_anvil(processes, name=name, chain_id=int(network.removeprefix("eip155:")), arguments=BLOCKS)
     install_multicall3(chain, processes)
     token = deploy_token(chain, at=USDC[network].asset if network in USDC else None)
     token.mint(payer.address, PAYER_TOKENS)

@@ -46,6 +46,7 @@ class Settings:
     evaluation_rate: str | None
     trusted_proxies: tuple[str, ...]
     cors_origins: tuple[str, ...]
+    reconcile: bool
     log_level: str
     metrics_port: int | None
     security_contact: str | None

@@ -150,6 +150,13 @@ def challenge_seconds(value: str) -> int:
     return seconds
 
 
+def reconcile(value: str) -> bool:
+    """Return whether the service asks the chain about uncertain payments."""
+    if value not in {"chain", "off"}:
+        raise ValueError("neither chain nor off")
+    return value == "chain"
+
+
 def count(value: str) -> int:
     """Return a whole number above zero."""
     if not value.isascii() or not value.isdigit() or int(value) == 0:

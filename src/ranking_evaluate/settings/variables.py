@@ -113,6 +113,14 @@ _TABLE: Final = (
         "The origin at which the release before this one still answers what it sold; the 409 to what that one sold "
         "names it.",
     ),
+    Variable(
+        Group.SERVICE,
+        "RECONCILE",
+        values.reconcile,
+        "`chain`: the service asks the chain about uncertain payments and records what it says finally. `off`: an "
+        "operator decides about each.",
+        default="chain",
+    ),
     Variable(Group.SERVICE, "LOG_LEVEL", values.level, "`debug`, `info`, `warning` or `error`.", default="info"),
     Variable(Group.SERVICE, "METRICS_PORT", values.port, "The port on 127.0.0.1 that serves Prometheus metrics."),
     Variable(
@@ -233,8 +241,9 @@ _TABLE: Final = (
         Group.X402,
         "X402_RPC_URL",
         values.on_networks(values.url),
-        "A JSON-RPC node of the network, for `attempts show --check`. With several networks, `network=url` pairs, "
-        "separated by commas; the start names the networks that are left out.",
+        "A JSON-RPC node of the network: with it uncertain payments end by themselves, and what a payer's purchases "
+        "under way may take counts against its balance. With several networks, `network=url` pairs, separated by "
+        "commas; the start names the networks that are left out.",
         nothing={},
     ),
     Variable(Group.COINBASE, "CDP_API_KEY_ID", str, "The id of the API key that requests are signed with."),

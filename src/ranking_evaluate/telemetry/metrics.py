@@ -81,9 +81,28 @@ ALARMS: Final = Counter(
     ["what"],
     registry=REGISTRY,
 )
-UNCERTAIN: Final = Gauge("ranking_evaluate_uncertain_attempts", "Attempts that an operator decides.", registry=REGISTRY)
+UNCERTAIN: Final = Gauge(
+    "ranking_evaluate_uncertain_attempts", "Attempts whose payment is uncertain.", registry=REGISTRY
+)
 UNCERTAIN_AGE: Final = Gauge(
     "ranking_evaluate_uncertain_oldest_seconds", "Age of the oldest of them, 0 without any.", registry=REGISTRY
+)
+UNCERTAIN_OVERDUE: Final = Gauge(
+    "ranking_evaluate_uncertain_overdue_attempts",
+    "Uncertain attempts that a person must look at: the chain has not decided in time, or is not asked.",
+    registry=REGISTRY,
+)
+_ROUNDS: Final = Counter(
+    "ranking_evaluate_reconcile_rounds",
+    "Questions to a chain about an uncertain payment, by what came of them: landed, never landed, unknown, failed.",
+    ["protocol", "outcome"],
+    registry=REGISTRY,
+)
+_DECISIONS: Final = Counter(
+    "ranking_evaluate_reconcile_decisions",
+    "Uncertain payments that were decided by the chain: settled or released.",
+    ["protocol", "state"],
+    registry=REGISTRY,
 )
 _STORE_SECONDS: Final = Histogram(
     "ranking_evaluate_store_seconds",
@@ -122,6 +141,16 @@ def count_extension_response(extension: str, status: str) -> None:
 def count_sale(protocol: str, operation: str, network: str, asset: str, amount: int) -> None:
     """Count a payment that was recorded as received."""
     _SOLD.labels(protocol, operation, network, asset).inc(amount)
+
+
+def count_round(protocol: str, outcome: str) -> None:
+    """Count a question to a chain."""
+    _ROUNDS.labels(protocol, outcome).inc()
+
+
+def count_decision(protocol: str, state: str) -> None:
+    """Count an uncertain payment that the chain decided."""
+    _DECISIONS.labels(protocol, state).inc()
 
 
 @contextmanager

@@ -9,6 +9,9 @@ ALTER TABLE attempts
     ADD COLUMN "new_key_proof" BYTEA CHECK (length("new_key_proof") = 32), -- the one of its proofs that failing gives back
     ADD COLUMN "request_id" TEXT CHECK (length("request_id") <= 64);      -- of the request that brought the payment, in the log
 
+-- What a payer's purchases under way may still take.
+CREATE INDEX attempts_of_payer ON attempts ("payer") WHERE "expires_at" IS NULL;
+
 -- The operator's books: one row for each payment received, written with the move to settled. Rows are never deleted,
 -- and nothing in them changes but the refund, once. No key, only its SHA-256.
 CREATE TABLE sales (

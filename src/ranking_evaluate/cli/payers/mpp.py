@@ -189,7 +189,7 @@ def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
     """Return what a Payment-Receipt says; it names the key, but no chain, payer or amount."""
     return ReceiptFacts(
         success=receipt.get("status") == "success",
-        transaction=str(receipt.get("reference", "")),
+        transaction=str(receipt.get("reference") or ""),
         network=None,
         payer=None,
         amount=None,

@@ -44,7 +44,11 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     """
     from eth_account import Account
     from x402 import x402ClientSync
-    from x402.extensions.payment_identifier import PAYMENT_IDENTIFIER, append_payment_identifier_to_extensions
+    from x402.extensions.payment_identifier import (
+        PAYMENT_IDENTIFIER,
+        append_payment_identifier_to_extensions,
+        is_payment_identifier_extension,
+    )
     from x402.http import x402HTTPClientSync
     from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
     from x402.mechanisms.evm.exact import register_exact_evm_client
@@ -53,12 +57,14 @@ def sign(challenge: httpx.Response, mandate: Mandate) -> Signed:
     client = x402ClientSync()
     wire = x402HTTPClientSync(client)
     try:
-        required = wire.get_payment_required_response(challenge.headers.get)
-    except ValueError as error:
+        required = wire.get_payment_required_response(challenge.headers.get, challenge.content)
+    except Exception as error:
+        # The SDK expects an object; a header may hold anything.
         raise PayError("The 402 carries no x402 offer that can be read. Nothing was paid.") from error
     if not isinstance(required, PaymentRequired):
         raise PayError("The offer is of x402 version 1; version 2 is paid here. Nothing was paid.")
-    if PAYMENT_IDENTIFIER not in (required.extensions or {}):
+    # A declaration of another form gets no identifier from the SDK, and the payment would go out without one.
+    if not is_payment_identifier_extension((required.extensions or {}).get(PAYMENT_IDENTIFIER)):
         raise PayError(
             "The offer is not tied to an idempotency key (the server declares no payment-identifier), so an answer "
             "that is lost could not be asked for again. Nothing was paid."
@@ -162,7 +168,7 @@ def facts(receipt: Mapping[str, Any]) -> ReceiptFacts:
     """Return what a PAYMENT-RESPONSE says."""
     return ReceiptFacts(
         success=receipt.get("success") is True,
-        transaction=str(receipt.get("transaction", "")),
+        transaction=str(receipt.get("transaction") or ""),
         network=str(receipt.get("network", "")),
         payer=str(receipt.get("payer", "")),
         amount=receipt.get("amount"),

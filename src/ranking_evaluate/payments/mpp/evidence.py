@@ -41,8 +41,7 @@ async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidenc
     if facts.network != f"eip155:{chain_id}":
         return Unknown(f"the node is on eip155:{chain_id}, the payment on {facts.network}")
     # The final block is read before the receipt: read after it, the payment could land in between unseen.
-    final = await node.block("finalized")
-    final_number, final_time = integer(final.get("number")), integer(final.get("timestamp"))
+    final_number, final_time = await node.final_block()
     receipt = await node.ask("eth_getTransactionReceipt", transaction)
     if receipt is not None:
         shown = _shown(receipt, transaction, facts, realm, final_number)
@@ -70,21 +69,22 @@ def _shown(receipt: Any, transaction: str, facts: PaymentFacts, realm: str, fina
     if integer(receipt.get("blockNumber")) > final:
         return Unknown("the receipt is in a block that is not final yet")
     if receipt["status"] == "0x0":
-        return NeverLanded("the transaction was reverted: it is on the chain and moved nothing")
+        return NeverLanded("the transaction was reverted: it is on the chain and moved nothing", for_good=True)
     if any(_is_payment(log, facts, realm) for log in receipt.get("logs") or []):
         return Landed(transaction.lower())
-    return NeverLanded("the transaction is on the chain, and did not make this payment")
+    return NeverLanded("the transaction is on the chain, and did not make this payment", for_good=True)
 
 
 async def _transfers(node: JsonRpc, facts: PaymentFacts, realm: str) -> list[dict[str, Any]]:
     """Return the logs of transfers that make this payment, in whichever transaction they are."""
     if facts.payer is None or facts.valid_before is None:
         return []
+    first = await node.first_block_at(facts.valid_before - SEARCHED_SECONDS)
     wanted = {
         "address": facts.asset,
         "topics": [TRANSFER_WITH_MEMO_LOG, f"0x{word(facts.payer)}", f"0x{word(facts.pay_to)}"],
-        "fromBlock": hex(await node.first_block_at(facts.valid_before - SEARCHED_SECONDS)),
-        "toBlock": hex(await node.first_block_at(facts.valid_before + SEARCHED_SECONDS)),
+        "fromBlock": hex(first),
+        "toBlock": hex(await node.first_block_at(facts.valid_before + SEARCHED_SECONDS, first)),
     }
     logs = await node.ask("eth_getLogs", wanted)
     if not isinstance(logs, list):

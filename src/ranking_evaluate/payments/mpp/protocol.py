@@ -27,13 +27,14 @@ from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.clock import ClockWatch, Limits, ahead_of_chain
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
-from ranking_evaluate.payments.json_rpc import NodeError
+from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp.evidence import evidence_of
 from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
 from ranking_evaluate.payments.mpp.trial import Price, objection
 from ranking_evaluate.payments.mpp.wire import INTENT, METHOD, WIRE
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
     AMOUNT_DECIMALS,
     Announcement,
@@ -233,13 +234,29 @@ class MppProtocol:
                 outcome = error
         return classify(outcome, send_made=transport.send_made, transaction=transaction.hash, key=offer.key)
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
-        """Ask the chain for the receipt of the known transaction."""
+    def node_of(self, network: str) -> bool:
+        """Return whether the payment is on our chain, whose node everybody needs who is paid over MPP."""
+        return network == _network(self._config.chain_id)
+
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
+        """Ask the chain for the receipt of the known transaction, and for a transfer with its memo."""
+        node = JsonRpc(self._config.rpc_url, self._config.verify_timeout, pace)
         try:
             async with within(self._config.settle_timeout):
-                return await evidence_of(self._node, facts, self._config.realm)
-        except (NodeError, TimeoutError) as error:
+                return await evidence_of(node, facts, self._config.realm)
+        except (NodeError, TimeoutError, KeyError) as error:
             return Unknown(str(error) or "the node does not answer in time")
+        finally:
+            await node.close()
+
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        """Return how much of the token the payer holds; None where the node does not tell."""
+        if facts.payer is None:
+            return None
+        try:
+            return await self._node.balance(facts.asset, facts.payer)
+        except NodeError:
+            return None
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the SDK's, with the key as externalId, marked as reconciled."""

@@ -16,9 +16,6 @@ from ranking_evaluate.payments.provider_client import Answer, Late, NotConnected
 SEND_METHOD: Final = b"eth_sendRawTransaction"
 """Part of eth_sendRawTransaction and of eth_sendRawTransactionSync."""
 
-BALANCE_OF: Final = "0x70a08231"
-"""Selector of balanceOf(address), TIP-20."""
-
 FEE_MANAGER: Final = "0xfeec000000000000000000000000000000000000"
 
 USER_TOKENS: Final = "0xed498fa8"
@@ -113,10 +110,6 @@ class Node(JsonRpc):
         base_fee = integer(block.get("baseFeePerGas"))
         # From one block to the next it falls by an eighth at most (EIP-1559).
         return base_fee - base_fee // 8, integer(block.get("gasLimit"))
-
-    async def balance(self, token: str, account: str) -> int:
-        """Return an account's balance in base units of a token."""
-        return integer(await self.ask("eth_call", {"to": token, "data": BALANCE_OF + word(account)}, "latest"))
 
     async def fee_token(self, account: str) -> str | None:
         """Return the token in which an account has chosen to pay for gas, or None when it has not chosen any."""

@@ -18,6 +18,7 @@ from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
 from ranking_evaluate.payments.json_rpc import JsonRpc
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
     Announcement,
     Challenge,
@@ -80,7 +81,10 @@ class X402Protocol:
         unseen = [network.name for network in self._config.networks if network.rpc_url is None]
         if unseen:
             # Whoever operates this should know it before a payment there is uncertain.
-            telemetry.logger().warning("no node for these networks in X402_RPC_URL", networks=unseen)
+            telemetry.logger().warning(
+                "X402_RPC_URL names no node of these networks: an operator decides about uncertain payments there",
+                networks=unseen,
+            )
         await self._connecting.start()
         self.clock.start()
 
@@ -190,14 +194,26 @@ class X402Protocol:
             case _:
                 return outcome
 
-    async def inspect(self, facts: PaymentFacts) -> Evidence:
+    def node_of(self, network: str) -> bool:
+        """Return whether X402_RPC_URL names a node of the network."""
+        configured = self._config.on(network)
+        return configured is not None and configured.rpc_url is not None
+
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        """Return how much of the token the payer holds; None where no node tells."""
+        network = self._config.on(facts.network)
+        if network is None or network.rpc_url is None:
+            return None
+        return await AuthorizationLookup(network.rpc_url).holds(facts)
+
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         """Ask the chain for the authorization's state and its AuthorizationUsed log."""
         network = self._config.on(facts.network)
         if network is None:
             return Unknown(f"X402_NETWORK does not name {facts.network}, on which the payment is")
         if network.rpc_url is None:
             return Unknown(f"X402_RPC_URL names no node of {facts.network}")
-        return await AuthorizationLookup(network.rpc_url).look(facts)
+        return await AuthorizationLookup(network.rpc_url).look(facts, pace)
 
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the facilitator's, marked as reconciled."""
