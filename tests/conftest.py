@@ -32,8 +32,10 @@ BEYOND_UNIT: Final = (
     "attempts/test_power.py",  # Hundreds of power cuts.
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
+    "cli/test_pay_tls.py",  # A process for each certificate.
     "cli/test_progress.py",  # Processes that read a large file.
     "cli/test_serve.py",  # Served processes.
+    "cli/test_serve_check.py",  # A chain.
     "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
@@ -49,6 +51,7 @@ BEYOND_UNIT: Final = (
     "test_next_steps.py",  # Hundreds of purchases, each with a store of its own.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
+    "test_sbom.py",  # A library that only a checkout needs.
     "test_where_to_change.py",  # Copies of the package, each in processes of its own.
 )
 """The folders and modules whose tests start other programs, or take long."""

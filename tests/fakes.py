@@ -11,6 +11,7 @@ from typing import Final
 
 from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.payments.clock import ClockWatch, Limits
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
     Announcement,
@@ -113,6 +114,7 @@ class ScriptedProtocol:
         self.before_settle: Callable[[Signed], None] = lambda signed: None
         self.readiness = Readiness(True)
         self.challenges = 0
+        self.clock = ClockWatch(self.wire.name, Limits(behind=60, ahead=110), {})
 
     async def start(self) -> None:
         return None

@@ -354,6 +354,10 @@ class Agent:
         else:
             self.next = self.right() if self.sent.path == "/v1/attempts" else self.sent
 
+    async def send_it_where_the_detail_says(self) -> None:
+        if "://" in self.answer.json()["detail"]:
+            self.end = "sent it to the older release"
+
     async def send_again_when_it_is_settled(self) -> None:
         state = await self.look()
         if state == "uncertain":
@@ -367,7 +371,7 @@ class Agent:
             await self.obey(self.standing.json()["nextStep"])
 
     async def ask_for_the_older_release(self) -> None:
-        self.end = "asked the operator for the older release"
+        self.end = self.end or "asked the operator for the older release"
 
     async def stop(self) -> None:
         self.end = "stopped: over"
@@ -459,7 +463,10 @@ PHRASES: Final[dict[str, Deed]] = {
     ): Agent.send_what_the_key_was_first_used_with,
     "Do not pay again for that purchase.": Agent.nothing,
     "Keep the key, the body and the credential.": Agent.nothing,
-    ("The operator can have it answered by the release that the detail names."): Agent.ask_for_the_older_release,
+    "If the detail names an address, send the identical request there.": Agent.send_it_where_the_detail_says,
+    (
+        "If not, the operator can have it answered by the release that the detail names."
+    ): Agent.ask_for_the_older_release,
     (
         "Send the credential that was first sent under this key, and do not sign another."
     ): Agent.send_the_first_credential,
@@ -524,6 +531,8 @@ PHRASES: Final[dict[str, Deed]] = {
     ): Agent.nothing,
     "GET /readyz says whether the service is ready.": Agent.ask_whether_it_is_ready,
     "GET /readyz names what is sold here; use the other path with a new key.": Agent.take_the_other_path,
+    "Nothing is sold here any more: stop.": Agent.stop,
+    ("This request was not charged, and what was bought is still delivered to the identical request."): Agent.nothing,
     # GET /v1/attempts
     "The payment is being settled.": Agent.nothing,
     ("Send the identical request again in a few seconds, for ten minutes at most."): Agent.send_again_in_a_few_seconds,
@@ -538,6 +547,15 @@ PHRASES: Final[dict[str, Deed]] = {
         "A new challenge may be answered under this key, or under a fresh one where this key is refused with a "
         "conflict."
     ): Agent.begin_again,
+    "An operator released this payment on their own word.": Agent.nothing,
+    "If your wallet shows it, stop and ask the operator.": Agent.stop_if_a_payment_shows,
+    (
+        "If it does not: a new challenge may be answered under this key, or under a fresh one where this key is "
+        "refused with a conflict."
+    ): Agent.begin_again,
+    "You were charged: the chain shows this payment in the transaction that stands here.": Agent.nothing,
+    "An operator released it all the same.": Agent.nothing,
+    "Stop, and ask the operator to pay it back.": Agent.stop,
     "Paid, and the replay window is over.": Agent.nothing,
     "Stop: the answer is no longer delivered.": Agent.stop,
 }

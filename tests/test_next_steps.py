@@ -511,6 +511,15 @@ async def test_what_is_not_sold_here_is_bought_over_the_other_protocol(market: M
     assert len(market.paid) == 1
 
 
+async def test_where_sales_have_ended_nothing_is_signed(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(market.purchases, "_rates", Rates("memory://", None, "0/day"))
+    async with market.client() as client:
+        agent = market.agent(client)
+        assert await agent.buy() == "stopped: over"
+    assert agent.heard == [("PAYMENT_UNAVAILABLE", "ended")]
+    assert (agent.signed, market.paid) == ([], [])
+
+
 @pytest.mark.parametrize("state", ["settling", "settled", "uncertain"])
 async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(market: Market, state: str) -> None:
     """The wallet has sent its first payment somewhere else in this shop, and signs each purchase once."""
@@ -547,7 +556,8 @@ async def test_an_uncertain_payment_that_the_chain_decides_is_waited_for(
 
 def test_the_agent_can_read_every_sentence_and_no_other() -> None:
     said = [problem.next_step for code in PROBLEMS for _, problem in rows_of(code)]
-    said += [*attempts.NEXT_STEP.values(), attempts.EXPIRED, HEALING_WORDS.format(time="TIME")]
+    said += [*attempts.NEXT_STEP.values(), *attempts.RELEASED.values(), attempts.EXPIRED]
+    said += [HEALING_WORDS.format(time="TIME")]
     assert {sentence for text in said for sentence in sentences(text)} == set(PHRASES)
 
 
@@ -570,6 +580,7 @@ HEARD_ALONE: Final = frozenset(
         ("PAYMENT_REQUIRED", "terms"),
         ("PAYMENT_REQUIRED", "version"),
         ("PAYMENT_UNAVAILABLE", "unconfigured"),
+        ("PAYMENT_UNAVAILABLE", "ended"),
         ("DUPLICATE_PROOF", "key-authorization"),
         ("PAYMENT_UNCERTAIN", "chain"),
     }
@@ -594,7 +605,7 @@ async def test_an_advice_to_take_a_fresh_key_after_an_upgrade_is_caught(
     """Release 0.29.0 gave it, and whoever followed it paid twice."""
     monkeypatch.setitem(PHRASES, "Keep the key, the body and the credential.", Agent.make_a_key_and_begin)
     monkeypatch.setitem(
-        PHRASES, "The operator can have it answered by the release that the detail names.", Agent.nothing
+        PHRASES, "If not, the operator can have it answered by the release that the detail names.", Agent.nothing
     )
     monkeypatch.setitem(PHRASES, "Do not pay again under any key for this purchase.", Agent.nothing)
     first = market.signed(seconds=3600)

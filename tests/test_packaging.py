@@ -19,7 +19,8 @@ from ranking_evaluate.cli.sandbox import NEEDS
 ROOT: Final = Path(__file__).parent.parent
 # The installed package: `scripts/wheel` runs these tests against the wheel.
 SOURCE: Final = Path(ranking_evaluate.__file__).parent
-PROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT: Final[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT: Final[dict[str, Any]] = PYPROJECT["project"]
 
 # Declared, though no module of ours names them: another library picks each up where it is installed.
 USED_BY_OTHERS: Final = {
@@ -101,6 +102,18 @@ def test_every_lock_pins_what_is_declared(lock: str, extras: list[str]) -> None:
     pinned = set(re.findall(r"^([a-z0-9][a-z0-9.-]*)==", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
     wanted = base().union(*(extra(name) for name in extras))
     assert not wanted - pinned
+
+
+def pins(lock: str) -> set[str]:
+    """Return what a lock file pins, with the versions."""
+    return set(re.findall(r"^([a-z0-9][a-z0-9.-]*==\S+)", (ROOT / lock).read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_what_builds_the_wheel_is_pinned_with_the_versions_that_are_tested() -> None:
+    """No build fetches anything that no lock names: docs/install.md builds without isolation."""
+    build, tested = (pins(name) for name in ("requirements-build.lock", "requirements-dev.lock"))
+    assert build <= tested
+    assert set(PYPROJECT["build-system"]["requires"]) <= {pin.partition("==")[0] for pin in build}
 
 
 def test_the_licence_is_in_the_metadata_and_the_types_are_marked() -> None:

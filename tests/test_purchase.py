@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ from ranking_evaluate.payments.protocol import (
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
 from ranking_evaluate.release import VERSION
+from ranking_evaluate.telemetry.metrics import REGISTRY
 from tests.fakes import VALID_SECONDS, FixedClock, ScriptedProtocol, Signed
 
 pytestmark = pytest.mark.anyio
@@ -864,18 +866,56 @@ async def test_whoever_sees_a_lease_that_is_over_moves_the_row(shop: Shop) -> No
     assert await shop.state() is State.UNCERTAIN
 
 
-async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+class OtherEnvelope(answering.Answer):
+    """The same result with one more member around it."""
+
+    @cached_property
+    def body(self) -> bytes:
+        return super().body[:-1] + b',"notice":"new"}'
+
+
+class OtherSpelling(answering.Answer):
+    """The same JSON, written otherwise."""
+
+    @cached_property
+    def body(self) -> bytes:
+        return super().body + b"\n"
+
+
+OTHER_ANSWERS: Final[dict[str, Callable[[answering.Answer], answering.Answer]]] = {
+    "another result": lambda made: answering.Answer(made.operation, made.input_sha256, made.result + b" "),
+    "another envelope": lambda made: OtherEnvelope(made.operation, made.input_sha256, made.result),
+    "another spelling": lambda made: OtherSpelling(made.operation, made.input_sha256, made.result),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_ANSWERS)
+async def test_a_replay_that_would_differ_is_withheld(shop: Shop, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The bytes that were sold are what a replay is held against, not the result in them alone."""
     first = shop.signed()
     await shop.buy(first)
     real = answering.answer
 
+    def alarms() -> float:
+        return REGISTRY.get_sample_value("ranking_evaluate_alarms_total", {"what": "replay_differs"}) or 0
+
     def other(operation: Any, body: bytes) -> answering.Answer:
-        made = real(operation, body)
-        return answering.Answer(made.operation, made.input_sha256, made.result + b" ")
+        return OTHER_ANSWERS[kind](real(operation, body))
 
     monkeypatch.setattr("ranking_evaluate.evaluations.evaluations.answer", other)
+    before = alarms()
     error = await shop.refused(first)
     assert (error.status, error.code) == (503, "STATE_UNAVAILABLE")
+    assert alarms() == before + 1
+    # A row that 0.29.0 wrote holds the digest of the result alone: there is nothing else to hold its replay against.
+    with closing(apsw.Connection(str(shop.path))) as db:
+        kept = db.execute("SELECT answer_sha256 FROM attempts").fetchall()
+        db.execute("UPDATE attempts SET answer_sha256 = NULL")
+        if kind == "another result":
+            assert (await shop.refused(first)).code == "STATE_UNAVAILABLE"
+        else:
+            assert (await shop.buy(first)).replayed
+        db.execute("UPDATE attempts SET answer_sha256 = ?", kept[0])
     monkeypatch.undo()
     assert (await shop.buy(first)).replayed
 

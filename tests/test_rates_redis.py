@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,12 @@ from ranking_evaluate import rates as module
 from ranking_evaluate.contract.errors import RateLimited
 from ranking_evaluate.rates import Rates, RateStorageUnavailable
 from ranking_evaluate.sandbox.processes import LOOPBACK, free_port
+from tests.http.conftest import Options, running
 from tests.redis import RedisServer
 
 pytestmark = pytest.mark.anyio
+
+OTHER_KEY = "purchase-of-tuesday-0002"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,17 @@ async def hits(rates: Rates, client: str, times: int) -> int:
             continue
         admitted += 1
     return admitted
+
+
+async def test_where_sales_have_ended_nobody_is_counted_and_nobody_buys(server: RedisServer, tmp_path: Path) -> None:
+    path, url = tmp_path / "attempts.db", server.url
+    async with running(path, Options(payment_rate="1/day", rate_storage=url)) as selling:
+        sold = await selling.pay()
+        assert (sold.status_code, (await selling.pay("second", OTHER_KEY)).status_code) == (200, 429)
+    async with running(path, Options(payment_rate="0/day", rate_storage=url)) as ended:
+        again, refused = await ended.pay(), await ended.pay("second", OTHER_KEY)
+        assert (again.status_code, again.content) == (200, sold.content)
+        assert (refused.status_code, refused.json()["cause"]) == (503, "ended")
 
 
 async def test_two_replicas_share_a_window(server: RedisServer) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ranking_evaluate.attempts.attempt import Attempt, State
-from ranking_evaluate.attempts.events import RecordSettled, RecordUncertain
+from ranking_evaluate.attempts.events import Grounds, RecordSettled, RecordUncertain
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.chains import RELEASE_AFTER, Chains
 from ranking_evaluate.payments.pace import Pace
@@ -115,13 +115,32 @@ async def test_after_its_last_second_the_chain_must_say_that_it_never_landed(
     assert words in await desk.refused_release()
 
 
-@pytest.mark.parametrize("says", [Landed(TX), Unknown("no answer"), NEVER])
-async def test_a_forced_release_needs_nothing_and_keeps_what_the_chain_said(desk: Desk, says: Evidence) -> None:
+@pytest.mark.parametrize(("says", "grounds"), [(Unknown("no answer"), Grounds.OWN_WORD), (NEVER, Grounds.NEVER_LANDED)])
+async def test_a_forced_release_keeps_what_the_chain_said(desk: Desk, says: Evidence, grounds: Grounds) -> None:
     await desk.uncertain()
     desk.chain.says = says
-    assert (await desk.reconciler.release(KEY, force=True)).state is State.RELEASED
+    released = await desk.reconciler.release(KEY, force=True)
+    assert (released.state, released.reason) == (State.RELEASED, grounds)
     [(_, _, evidence)] = await desk.evidence()
     assert evidence.startswith("forced; chain: ")
+
+
+@pytest.mark.parametrize("transaction", [None, "", OTHER_TX, TX[:-1]])
+async def test_what_the_chain_shows_is_not_released_by_force_without_its_transaction(
+    desk: Desk, transaction: str | None
+) -> None:
+    await desk.uncertain()
+    desk.chain.says = Landed(TX)
+    with pytest.raises(DecisionRefused, match=f"--force --tx {TX}"):
+        await desk.reconciler.release(KEY, force=True, transaction=transaction)
+    with pytest.raises(DecisionRefused, match=f"settle it with --tx {TX}"):
+        await desk.reconciler.release(KEY, transaction=TX)
+    assert await desk.evidence() == []
+    released = await desk.reconciler.release(KEY, force=True, transaction=TX.upper().replace("X", "x"))
+    assert (released.state, released.reason, released.transaction) == (State.RELEASED, Grounds.ALTHOUGH_PAID, TX)
+    assert await desk.evidence() == [
+        ("ada@desk", "released", f"forced; chain: landed: this payment is in transaction {TX}")
+    ]
 
 
 async def test_a_payment_without_a_last_second_is_released_by_force_alone(desk: Desk) -> None:

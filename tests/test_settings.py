@@ -11,6 +11,7 @@ import pytest
 from x402.mechanisms.evm.default_assets import DEFAULT_ASSETS
 
 from ranking_evaluate.payments.config import TESTNETS, USDC, MppConfig, Token, X402Config, X402Network
+from ranking_evaluate.rates import Rates
 from ranking_evaluate.settings import PREFIX, VARIABLES, Settings, SettingsError, document, read_settings, values
 
 PAYEE = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -92,6 +93,7 @@ def test_every_variable_is_read() -> None:
         "LOG_LEVEL": "DEBUG",
         "METRICS_PORT": "9100",
         "SECURITY_CONTACT": "mailto:security@rank.example",
+        "PREVIOUS_ORIGIN": "https://previous.rank.example/",
         "WALLET_KEY": "0x" + "11" * 32,
     }
     assert {PREFIX + name for name in given} | COINBASE == {one.full_name for one in VARIABLES.values()}
@@ -136,10 +138,25 @@ def test_every_variable_is_read() -> None:
         log_level="debug",
         metrics_port=9100,
         security_contact="mailto:security@rank.example",
+        previous_origin="https://previous.rank.example",
     )
 
 
+@pytest.mark.parametrize("written", ["0/day", "0 / day", " 0/day "])
+def test_a_payment_rate_of_nothing_ends_sales(written: str) -> None:
+    rate = read({"PAYMENT_RATE": written}).payment_rate
+    assert rate is not None
+    assert Rates("memory://", None, rate).sales_ended
+    assert not Rates("memory://", None, "1/day").sales_ended
+    assert not Rates("memory://", None, None).sales_ended
+
+
 WRONG = [
+    ("PREVIOUS_ORIGIN", "previous.rank.example", "https://your.host"),
+    ("PAYMENT_RATE", "0/minute", "refuse everybody"),
+    ("PAYMENT_RATE", "-1/day", "120/minute"),
+    ("REQUEST_RATE", "0/day", "refuse everybody"),
+    ("EVALUATION_RATE", "0/minute", "refuse everybody"),
     ("PUBLIC_ORIGIN", "rank.example", "https://your.host"),
     ("PUBLIC_ORIGIN", "ftp://rank.example", "https://your.host"),
     ("PUBLIC_ORIGIN", "https://rank.example/shop", "without a path"),

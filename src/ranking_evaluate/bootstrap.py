@@ -65,6 +65,7 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
         chains=chains,
         verify_timeout=settings.verify_timeout,
         settle_timeout=settings.settle_timeout,
+        previous_origin=settings.previous_origin,
     )
     return build_app(
         Parts(

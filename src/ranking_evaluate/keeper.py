@@ -140,7 +140,7 @@ class Keeper:
         telemetry.logger().info(
             "the chain decided",
             protocol=attempt.protocol,
-            key_prefix=telemetry.key_prefix(attempt.key),
+            key_digest=telemetry.key_digest(attempt.key),
             state=decided.state.value,
             evidence=in_words(decision),
             transaction=decided.transaction,

@@ -29,8 +29,8 @@ from ranking_evaluate.release import VERSION
 class Order:
     """One request that passed the checks of its headers; `headers` are lower case, one value each.
 
-    `wire` is the protocol of its route; `protocol` is None where nobody configured that one. `hung_up` returns when
-    nobody waits for the answer any more.
+    `wire` is the protocol of its route; `protocol` is None where nobody configured that one. `request_id` is the id of
+    its answer and of its log lines. `hung_up` returns when nobody waits for the answer any more.
     """
 
     operation: Operation[Any]
@@ -41,6 +41,7 @@ class Order:
     body: bytes
     headers: Mapping[str, str]
     client: str
+    request_id: str | None = None
     hung_up: Callable[[], Awaitable[None]] = never
 
     @property
@@ -164,6 +165,11 @@ def unconfigured(wire: Wire) -> Unavailable:
     return Unavailable("PAYMENT_UNAVAILABLE", f"Payments over {wire.title} are not taken here.", cause="unconfigured")
 
 
+def ended() -> Unavailable:
+    """Return the refusal of a service whose operator has ended its sales."""
+    return Unavailable("PAYMENT_UNAVAILABLE", "Sales have ended here.", cause="ended")
+
+
 def _read_credential(order: Order, offer: Offer, wires: tuple[Wire, ...]) -> Credential | Unreadable | None:
     for wire in wires:
         if wire.name != order.wire.name and wire.carries_credential(order.headers):
@@ -204,4 +210,5 @@ def draft(purchase: Purchase, lease_seconds: float) -> Draft:
         recipient=facts.pay_to,
         answer_sha256=purchase.answer.sha256,
         schema_sha256=purchase.request.schema_sha256,
+        request_id=purchase.order.request_id,
     )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, assert_never
+from urllib.parse import urlsplit
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.attempt import Attempt, State, Step
@@ -58,7 +59,7 @@ from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.instants import written
 from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
-from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, readable_credential
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, readable_credential
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Refused,
@@ -146,6 +147,7 @@ class Purchases:
         record_for: Seconds that a caller, or a shutdown, waits for the record of money that moved.
         record_again: Seconds before that record is tried a second time.
         release: What is sold: a key bought under another release is a conflict.
+        previous_origin: Where the release before this one still answers what it sold.
     """
 
     def __init__(
@@ -163,6 +165,7 @@ class Purchases:
         record_for: float = RECORD_FOR,
         record_again: float = RECORD_AGAIN,
         release: str = VERSION,
+        previous_origin: str | None = None,
     ) -> None:
         self._store = store
         self._rates = rates
@@ -176,6 +179,7 @@ class Purchases:
         self._record_for = record_for
         self._record_again = record_again
         self._release = release
+        self._previous_origin = previous_origin
         self._running: set[asyncio.Task[Delivery]] = set()
         # Each with the instant of its first try.
         self._recording: dict[asyncio.Task[Step], float] = {}
@@ -263,6 +267,9 @@ class Purchases:
                 same = release == self._release
                 here = "whose results have changed since" if same else f"and this is release {self._release}"
                 detail = f"This key was used under release {release}, {here}."
+                if self._previous_origin is not None:
+                    path = urlsplit(purchase.order.url).path
+                    detail += f" {self._previous_origin}{path} answers what was sold before."
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", detail, cause=Cause.RELEASE.value)
             case Conflict(cause=cause):
                 raise AttemptConflict("IDEMPOTENCY_CONFLICT", _CONFLICTS[cause], cause=cause.value)
@@ -293,6 +300,8 @@ class Purchases:
             raise await self._rejected(purchase, purchase.objection)
 
     def _check_protocol(self, purchase: Purchase) -> None:
+        if self._rates.sales_ended:
+            raise ended()
         ready, reason = purchase.order.payee.ready()
         if not ready or self._closing:
             raise _provider_unavailable("the service is shutting down" if self._closing else reason)
@@ -323,7 +332,7 @@ class Purchases:
                 "verification outcome",
                 outcome=type(verification).__name__,
                 protocol=attempt.protocol,
-                key_prefix=telemetry.key_prefix(attempt.key),
+                key_digest=telemetry.key_digest(attempt.key),
                 reason_code=verification.code,
             )
         if self._closing and isinstance(verification, Verified):
@@ -393,8 +402,9 @@ class Purchases:
             "settle outcome",
             outcome=type(outcome).__name__,
             protocol=attempt.protocol,
-            key_prefix=telemetry.key_prefix(attempt.key),
+            key_digest=telemetry.key_digest(attempt.key),
             reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,
+            transaction=outcome.transaction if isinstance(outcome, Settled) else None,
             reported_transaction=outcome.transaction if isinstance(outcome, Uncertain) else None,
         )
         return await self._record(attempt, purchase, outcome)
@@ -420,7 +430,7 @@ class Purchases:
                     telemetry.alarm(
                         "settled_after_release",
                         "settled after release",
-                        key_prefix=telemetry.key_prefix(attempt.key),
+                        key_digest=telemetry.key_digest(attempt.key),
                     )
                 elif step.owned and step.attempt is not None:
                     return _delivery(purchase, step.attempt, replayed=False)
@@ -460,7 +470,7 @@ class Purchases:
                     reason=str(error),
                     transaction=event.transaction,
                     receipt=event.receipt,
-                    key_prefix=telemetry.key_prefix(attempt.key),
+                    key_digest=telemetry.key_digest(attempt.key),
                 )
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
@@ -471,7 +481,7 @@ class Purchases:
                     "money moved and its attempt is gone from the store",
                     transaction=event.transaction,
                     receipt=event.receipt,
-                    key_prefix=telemetry.key_prefix(attempt.key),
+                    key_digest=telemetry.key_digest(attempt.key),
                 )
             return step
 
@@ -532,7 +542,7 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     sold = (purchase.answer.output_sha256, purchase.answer.sha256)
     # Schema 1 did not keep the whole answer's digest.
     if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
-        telemetry.alarm("replay_differs", "replay differs from what was sold", key_prefix=telemetry.key_prefix(row.key))
+        telemetry.alarm("replay_differs", "replay differs from what was sold", key_digest=telemetry.key_digest(row.key))
         raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
 

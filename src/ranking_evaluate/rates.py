@@ -50,7 +50,7 @@ class Rates:
     Args:
         storage_url: `memory://`, or the `redis://` storage that replicas share.
         request_rate: Requests per client, in the notation of `limits`; None switches it off.
-        payment_rate: Payment attempts per client; None switches it off.
+        payment_rate: Payment attempts per client; None switches it off, and of none at all `sales_ended` tells.
     """
 
     def __init__(self, storage_url: str, request_rate: str | None, payment_rate: str | None) -> None:
@@ -59,6 +59,8 @@ class Rates:
         self._shared = None if self._storage is None else MovingWindowRateLimiter(self._storage)
         self._alone_until = 0.0
         self._rates = {"request": _item(request_rate), "payment": _item(payment_rate)}
+        payments = self._rates["payment"]
+        self.sales_ended: Final = payments is not None and payments.amount == 0
 
     async def open(self) -> None:
         """Ask the shared storage, if there is one; raises `RateStorageUnavailable`."""

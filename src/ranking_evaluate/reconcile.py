@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, State
-from ranking_evaluate.attempts.events import Event, OperatorRelease, OperatorSettle
+from ranking_evaluate.attempts.events import Event, Grounds, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.chains import RELEASE_AFTER, Chains
 from ranking_evaluate.contract.errors import ServiceError
@@ -101,8 +101,11 @@ class Reconciler:
             )
         return await self._settled(case.attempt, transaction, _evidence(found, force))
 
-    async def release(self, key: str, *, force: bool = False) -> Attempt:
+    async def release(self, key: str, *, force: bool = False, transaction: str | None = None) -> Attempt:
         """Record that the payment was never made, and return the row; another credential may then pay under the key.
+
+        What the chain shows is released by force alone, and only where `transaction` repeats where it is: that is no
+        payment that nobody made, but one that its caller is going to be told of.
 
         Raises:
             DecisionRefused: The attempt is not open; or the payment may still land, has landed or cannot be looked up,
@@ -110,6 +113,11 @@ class Reconciler:
         """
         case = await self._open_case(key, State.UNCERTAIN)
         found = await self.check(case.attempt)
+        if force and isinstance(found, Landed) and (transaction or "").lower() != found.transaction.lower():
+            raise DecisionRefused(
+                f"The chain shows the payment in {found.transaction}: its caller has paid. Settle it with --tx "
+                f"{found.transaction}; to release it all the same, repeat that: --force --tx {found.transaction}."
+            )
         if not force:
             if isinstance(found, Landed):
                 raise DecisionRefused(
@@ -125,7 +133,16 @@ class Reconciler:
                 )
             if not isinstance(found, NeverLanded):
                 raise DecisionRefused(f"The chain does not say that the payment never landed: {in_words(found)}.")
-        return await self._decide(case.attempt, OperatorRelease(self._who, _evidence(found, force)))
+        match found:
+            case Landed():
+                grounds = Grounds.ALTHOUGH_PAID
+            case NeverLanded():
+                grounds = Grounds.NEVER_LANDED
+            case Unknown():
+                grounds = Grounds.OWN_WORD
+        paid_in = found.transaction if isinstance(found, Landed) else None
+        release = OperatorRelease(self._who, _evidence(found, force), grounds, paid_in)
+        return await self._decide(case.attempt, release)
 
     async def follow(self, attempt: Attempt, found: Landed | NeverLanded) -> Attempt:
         """Record what the chain said of an uncertain payment, and return the row.

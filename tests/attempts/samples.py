@@ -47,6 +47,7 @@ def draft(credential: str = "first", *, key: str = KEY, body: str = "body", **ch
         payer="0x" + "22" * 20,
         payment_id="0x" + "33" * 32,
         valid_before=1_800_000_180,
+        request_id="755bcd6dc50caadbc11fed78",
     )
     return replace(made, **changes)
 

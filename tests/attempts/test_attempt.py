@@ -156,7 +156,7 @@ def test_no_move_changes_what_was_bought(situation: str, event: str) -> None:
         before = SITUATIONS[situation]
         bought = (
             "key n claim protocol operation release fingerprint credential_digest proofs output_sha256 amount asset "
-            "network payment_id valid_before created_at answer_sha256 schema_sha256"
+            "network payment_id valid_before created_at answer_sha256 schema_sha256 request_id"
         )
         assert [getattr(moved, name) for name in bought.split()] == [getattr(before, name) for name in bought.split()]
 

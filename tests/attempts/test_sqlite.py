@@ -292,7 +292,7 @@ async def test_a_kill_in_the_middle_of_writes_loses_nothing_that_was_acknowledge
 LISTED = """
     key n protocol operation release fingerprint credential_digest claim state lease reason amount asset network payer
     payment_id valid_before transaction receipt output_sha256 created_at updated_at expires_at
-    recipient reason_code reported_transaction answer_sha256 schema_sha256 new_key_proof
+    recipient reason_code reported_transaction answer_sha256 schema_sha256 new_key_proof request_id
 """
 SOLD = """
     id at key_sha256 n protocol operation release amount asset network recipient payer transaction reconciled

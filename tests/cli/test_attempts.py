@@ -248,6 +248,32 @@ def test_a_forced_release_is_the_operators_word_and_the_audit_says_so(shop: Shop
 
 
 @ONE_STORE
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_the_chain_shows_is_released_only_by_whoever_repeats_its_transaction(shop: Shop, protocol: str) -> None:
+    payment = shop.leave_uncertain(protocol, paid=True)
+    shop.shown_finally(payment.key)
+    for arguments in (("--force",), ("--force", "--tx", SOME_TRANSACTION), ("--tx", SOME_TRANSACTION)):
+        refused = shop.operator("release", payment.key, *arguments)
+        assert refused.exit_code == 1
+        assert "The chain shows the payment in" in refused.stderr
+    landed = shop.reads("show", payment.key, "--check")["chain"]["transaction"]
+    assert shop.reads("show", payment.key)["decisions"] == []
+    done = shop.operator("release", payment.key, "--force", "--tx", landed)
+    assert (done.exit_code, "They were charged" in done.stdout, landed in done.stdout) == (0, True, True)
+    # What its caller is told is true, wherever it asks.
+    asked = shop.client.get(f"{shop.sandbox.origin}/v1/attempts", headers={"Idempotency-Key": payment.key})
+    told = asked.json()
+    assert (told["state"], told["transaction"]) == ("released", landed)
+    assert told["nextStep"].startswith("You were charged")
+    again = shop.send(payment)
+    assert (again.status_code, again.json()["code"]) == (402, "PAYMENT_REJECTED")
+    assert "although it was paid" in again.json()["detail"]
+    # The decision can be mended while it stands.
+    assert shop.reads("settle", payment.key, "--tx", landed)["state"] == "settled"
+    assert shop.send(payment).status_code == 200
+
+
+@ONE_STORE
 def test_looking_needs_no_protocol_and_asking_a_chain_names_the_wrong_setting(shop: Shop) -> None:
     payment = shop.sign("x402", new_key())
     assert shop.send(payment).status_code == 200

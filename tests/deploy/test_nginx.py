@@ -19,8 +19,9 @@ from ranking_evaluate.contract.document import path_of
 from ranking_evaluate.contract.errors import error_classes
 from ranking_evaluate.contract.problems import PROBLEMS
 from ranking_evaluate.operations import registry
+from ranking_evaluate.sandbox.processes import free_port
 from tests.deploy.heads import LONGEST_KEY_BYTES, Caller
-from tests.deploy.nginx import CONFIGURATION, ours, stock
+from tests.deploy.nginx import CONFIGURATION, configuration, nginx, ours, stock
 from tests.faults.facilitator import Fault
 from tests.hostile.service import BODY, MPP_PATH, PATH, Neighbourhood, Service
 from tests.hostile.wallet import WALLET
@@ -193,7 +194,12 @@ OF_THEIR_OWN: Final = {"RATE_LIMITED", "STATE_UNAVAILABLE"}
 
 def test_what_the_proxy_answers_by_itself_advises_what_the_service_does() -> None:
     written = [json.loads(text) for text in re.findall(r"return \d+ '(\{.*\})';", CONFIGURATION)]
-    assert {problem["code"] for problem in written} == {"INPUT_LIMIT", "RATE_LIMITED", "STATE_UNAVAILABLE"}
+    assert {problem["code"] for problem in written} == {
+        "INPUT_LIMIT",
+        "PAYMENT_UNAVAILABLE",
+        "RATE_LIMITED",
+        "STATE_UNAVAILABLE",
+    }
     for problem in written:
         row = PROBLEMS[problem["code"]]
         said = (problem["title"], problem["retryable"], problem["nextStep"])
@@ -234,6 +240,32 @@ def test_what_the_proxy_answers_by_itself_has_the_form_of_the_service(place: Nei
         gone = client.post(PATH, content=BODY, headers=headers)
         check(gone, "STATE_UNAVAILABLE")
         assert gone.headers["retry-after"] == str(gone.json()["retryAfter"])
+
+
+def test_between_two_releases_who_has_signed_is_served_and_who_asks_for_terms_waits(
+    place: Neighbourhood, usual: Service, buyer: Buyer
+) -> None:
+    waiting = "#if ($asks_for_terms) { return 503; }"
+    assert CONFIGURATION.count(waiting) == 1
+    key = new_key()
+    payload = buyer.sign(key)
+    port, name = free_port(), "between-releases"
+    text = configuration(port, usual.port, place.processes.directory / name).replace(waiting, waiting[1:])
+    with (
+        nginx(place.processes, name, text, port) as address,
+        httpx.Client(base_url=address, trust_env=False, timeout=30) as client,
+    ):
+        signed = Buyer(client, WALLET.key, BODY)
+        for path in (PATH, MPP_PATH):
+            for answer in (post(signed, path), client.get(path)):
+                check(answer, "PAYMENT_UNAVAILABLE")
+                assert answer.headers["retry-after"] == str(answer.json()["retryAfter"]) == "30"
+        for _ in range(2):
+            assert signed.post(key, payload).status_code == 200
+        assert post(signed, MPP_PATH, Authorization="Payment e30").status_code == 402
+        for path in ("/healthz", "/llms.txt", "/reference/errors.md", "/preflight"):
+            assert client.get(path).status_code == 200
+        assert client.get("/v1/attempts", headers={"Idempotency-Key": key}).json()["state"] == "settled"
 
 
 def test_an_answer_that_is_longer_than_every_buffer_passes(client: httpx.Client, usual: Service) -> None:

@@ -75,8 +75,10 @@ def served(database: Path, environment: Mapping[str, str], release: str = VERSIO
                 assert thread.is_alive()
                 assert time.monotonic() < deadline
                 time.sleep(0.005)
-            with httpx.Client(base_url=settings.public_origin, trust_env=False, timeout=30) as client:
-                yield Served(settings.public_origin, database, settings.mpp, clock, client)
+            # Callers may know it by a public name, which nobody here could look up.
+            origin = f"http://{LOOPBACK}:{port}"
+            with httpx.Client(base_url=origin, trust_env=False, timeout=30) as client:
+                yield Served(origin, database, settings.mpp, clock, client)
         finally:
             server.should_exit = True
             thread.join()

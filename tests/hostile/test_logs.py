@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import httpx
@@ -111,8 +112,7 @@ def run(place: Neighbourhood) -> Iterator[Run]:
 def test_no_line_and_no_counter_holds_what_a_caller_sent(run: Run) -> None:
     for text in (run.text, run.metrics):
         found = re.findall(rf".*{CANARY}.*", text, re.IGNORECASE)
-        # Of a key eight characters are shown, which of these keys begin with the canary.
-        assert [line for line in found if CANARY.lower() in re.sub(r'"key_prefix":"[^"]{8}"', "", line).lower()] == []
+        assert found == []
         for secret in (*SECRETS, *run.credentials, *run.keys, PAYER.address, "q1", "judgments"):
             assert secret.lower() not in text.lower()
         assert "127.0.0.1:" not in re.sub(r'"(address|origin)":"[^"]*"', "", text)
@@ -140,7 +140,7 @@ def test_a_request_is_followed_by_its_id_from_answer_to_log(run: Run) -> None:
         "status": 200,
         "operation": "ranking-evaluate",
         "protocol": "x402",
-        "key_prefix": run.keys[0][:8],
+        "key_digest": sha256(run.keys[0].encode()).hexdigest()[:16],
     }
 
 

@@ -24,6 +24,7 @@ from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.payments.protocol import Offer, Settled, Settlement
 from ranking_evaluate.purchase import Purchases
 from ranking_evaluate.rates import Rates
+from ranking_evaluate.release import VERSION
 from tests.fakes import VALID_SECONDS, FixedClock, ScriptedProtocol, Signed
 
 PATH: Final = "/v1/scripted/ranking-evaluate"
@@ -67,6 +68,9 @@ class Options:
 
     request_rate: str | None = None
     payment_rate: str | None = None
+    rate_storage: str = "memory://"
+    release: str = VERSION
+    previous_origin: str | None = None
     evaluation_rate: str | None = None
     max_in_flight: int = 256
     cors_origins: tuple[str, ...] = ("*",)
@@ -79,7 +83,7 @@ class Options:
 async def running(path: Path, options: Options) -> AsyncIterator[Service]:
     clock = FixedClock()
     store = SqliteStore(path, clock)
-    rates = Rates("memory://", options.request_rate, options.payment_rate)
+    rates = Rates(options.rate_storage, options.request_rate, options.payment_rate)
     protocol = options.protocol
     protocol.settler = settled
     evaluations = Evaluations(1, options.evaluation_rate)
@@ -92,6 +96,8 @@ async def running(path: Path, options: Options) -> AsyncIterator[Service]:
         verify_timeout=1.0,
         settle_timeout=1.0,
         clock=clock,
+        release=options.release,
+        previous_origin=options.previous_origin,
     )
     app = build_app(
         Parts(

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ranking_evaluate import evaluate
-from ranking_evaluate.attempts.events import Event, OperatorRelease, OperatorSettle
+from ranking_evaluate.attempts.events import Event, Grounds, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.payments.protocol import Refused, Settlement, Spent, Uncertain, Verification
 from tests.http.conftest import BODY, KEY, Service
@@ -187,6 +187,32 @@ async def test_an_operators_decisions_show(service: Service) -> None:
         "reconciled receipt",
         "0x" + "cd" * 32,
     )
+
+
+TRANSACTION = "0x" + "cd" * 32
+
+
+@pytest.mark.parametrize(
+    ("grounds", "words", "transaction"),
+    [
+        (Grounds.NEVER_LANDED, "nothing was charged", None),
+        (Grounds.OWN_WORD, "If your wallet shows it, stop and ask the operator", None),
+        (Grounds.ALTHOUGH_PAID, "You were charged", TRANSACTION),
+    ],
+)
+async def test_what_is_told_of_a_release_is_true_on_its_grounds(
+    service: Service, grounds: Grounds, words: str, transaction: str | None
+) -> None:
+    await uncertain(service)
+    await decide(service, OperatorRelease("operator", "evidence", grounds, transaction))
+    released = await document(service)
+    assert (released["state"], released["transaction"], released["receipt"]) == ("released", transaction, None)
+    assert released["reason"] == grounds
+    assert words in released["nextStep"]
+    assert ("nothing was charged" in released["nextStep"].lower()) == (grounds is Grounds.NEVER_LANDED)
+    again = await service.pay()
+    assert (again.status_code, again.json()["code"]) == (402, "PAYMENT_REJECTED")
+    assert grounds in again.json()["detail"]
 
 
 async def test_the_answer_holds_no_result_and_nobodys_credential(service: Service) -> None:

@@ -11,8 +11,10 @@ import pytest
 
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.http.health import StoreHealth
+from ranking_evaluate.payments.clock import FACILITATOR
 from ranking_evaluate.payments.protocol import Readiness
 from ranking_evaluate.release import VERSION
+from ranking_evaluate.telemetry.metrics import REGISTRY
 from tests.fakes import FixedClock
 from tests.http.conftest import Options, Service, Start
 
@@ -138,3 +140,46 @@ async def test_a_service_without_a_protocol_is_alive_and_not_ready(start: Start)
     }
     alive = await service.client.get("/healthz")
     assert (alive.status_code, alive.json()) == (200, {"alive": True, "release": VERSION})
+
+
+@pytest.mark.parametrize(
+    ("ahead", "is_told", "refuses"),
+    [
+        (0, False, False),
+        (5, False, False),
+        (5.1, True, False),
+        (-5.1, True, False),
+        (59, True, False),
+        (-59, True, False),
+        (-60, True, True),
+        (109, True, False),
+        (110, True, True),
+        (-3000, True, True),
+    ],
+)
+async def test_beyond_five_seconds_a_line_warns_and_beyond_the_limits_readyz_says_so(
+    service: Service, logs: Callable[[], str], ahead: float, is_told: bool, refuses: bool
+) -> None:
+    service.protocol.clock.note(FACILITATOR, ahead)
+    service.protocol.clock.note(FACILITATOR, ahead)
+    said = [line for line in map(json.loads, logs().splitlines()) if line["event"] == "the clock is off"]
+    assert [(line["level"], line["seconds_ahead"], line["refuses_payments"]) for line in said] == (
+        [("warning", round(ahead, 1), refuses)] if is_told else []
+    )
+    labels = {"against": FACILITATOR, "protocol": "scripted"}
+    assert REGISTRY.get_sample_value("ranking_evaluate_clock_offset_seconds", labels) == ahead
+    answer = await service.client.get("/readyz")
+    rail = answer.json()["rails"]["scripted"]
+    assert (answer.status_code, rail["ready"]) == ((503, False) if refuses else (200, True))
+    way = f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'} the facilitator's"
+    assert rail["reason"] == (f"this machine's clock is {way}: its payments are refused" if refuses else None)
+    # Only told: a clock that is compared with a wrong one must not end sales.
+    assert (await service.pay()).status_code == 200
+
+
+async def test_a_clock_that_is_mended_is_told_and_ready_again(service: Service, logs: Callable[[], str]) -> None:
+    service.protocol.clock.note(FACILITATOR, -90)
+    assert (await service.client.get("/readyz")).status_code == 503
+    service.protocol.clock.note(FACILITATOR, 0.4)
+    assert (await service.client.get("/readyz")).status_code == 200
+    assert "the clock is right again" in [json.loads(line)["event"] for line in logs().splitlines()]

@@ -71,6 +71,7 @@ class Bought:
         schema_sha256: What the result means, as it was published; None in rows of schema 1.
         new_key_proof: The one of the proofs that is given back when the payment comes to nothing: of an authorization
             that one payment at a time may carry.
+        request_id: The id of the request that brought the payment, which the log has; None in rows of schema 1.
     """
 
     key: str
@@ -93,6 +94,7 @@ class Bought:
     answer_sha256: str | None = None
     schema_sha256: str | None = None
     new_key_proof: bytes | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,9 +203,10 @@ class Attempt(Bought):
             case OperatorSettle() if uncertain or (state is State.RELEASED and current and not self.expired(now)):
                 settled = self._settled(event.receipt, event.transaction, now)
                 return Step(settled, audit=Audit(event.who, "settled", event.evidence), sold=True)
-            case OperatorRelease() if uncertain:
-                who = "the chain" if event.who == CHAIN else "an operator"
-                released = self._to(State.RELEASED, now, reason=f"released by {who}", expires_at=now + REPLAY_WINDOW)
+            case OperatorRelease(who=who, grounds=grounds, transaction=transaction) if uncertain:
+                reason = "released by the chain" if who == CHAIN else grounds.value
+                until = now + REPLAY_WINDOW
+                released = self._to(State.RELEASED, now, reason=reason, transaction=transaction, expires_at=until)
                 return Step(released._without_new_key(), audit=Audit(event.who, "released", event.evidence))
             # No other event moves an attempt in this state. The list is written out so that mypy finds a new event.
             case (

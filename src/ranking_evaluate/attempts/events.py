@@ -8,6 +8,7 @@ attempts and payments do not import each other, and because an event holds only 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
 
@@ -72,6 +73,14 @@ CHAIN: Final = "chain"
 """Who decides, as the audit names it, where the service itself asked the chain."""
 
 
+class Grounds(StrEnum):
+    """Why a payment was released; the value is the reason that its caller is told."""
+
+    NEVER_LANDED = "released by an operator"
+    OWN_WORD = "released by an operator on their own word; if your wallet shows the payment, ask them"
+    ALTHOUGH_PAID = "released by an operator although it was paid; ask them before you pay again"
+
+
 @dataclass(frozen=True, slots=True)
 class OperatorSettle:
     """An operator, or the service itself, found the payment on the chain."""
@@ -84,10 +93,15 @@ class OperatorSettle:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRelease:
-    """An operator, or the service itself, found that the payment never landed."""
+    """The key is given free again, on these grounds, by an operator or the service itself.
+
+    `transaction` is the one in which the chain shows the payment.
+    """
 
     who: str
     evidence: str
+    grounds: Grounds = Grounds.NEVER_LANDED
+    transaction: str | None = None
 
 
 Event = (

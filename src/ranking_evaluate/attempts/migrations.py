@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from ranking_evaluate.attempts.sales import sha256_hex
-from ranking_evaluate.attempts.store import StoreUnavailable
+from ranking_evaluate.attempts.store import NotMade, StoreUnavailable
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,7 +48,7 @@ def check(name: str, version: int, *, migrates: bool) -> None:
             f"{name} has schema version {version}, this release reads {SCHEMA_VERSION}: run the release that wrote it"
         )
     if version < SCHEMA_VERSION and not migrates:
-        raise StoreUnavailable(
+        raise NotMade(
             f"{name} has schema version {version}, this release reads {SCHEMA_VERSION}: start its service first"
         )
 

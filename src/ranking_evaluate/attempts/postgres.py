@@ -41,7 +41,7 @@ from ranking_evaluate.attempts.sales import (
     sha256_hex,
     to_sale_row,
 )
-from ranking_evaluate.attempts.store import CommitUnknown, StoreUnavailable
+from ranking_evaluate.attempts.store import CommitUnknown, NotMade, StoreUnavailable
 
 MIGRATION_TIMEOUT: Final = 3600.0
 """Seconds that bringing up an older store, or waiting for the replica that does so, may take."""
@@ -371,7 +371,7 @@ class PostgresStore:
             raise StoreUnavailable(f"{name} is not encoded in UTF8")
         version = await postgres_version(db)
         if version == 0 and not self._create:
-            raise StoreUnavailable(f"{name} holds no attempt store")
+            raise NotMade(f"{name} holds no attempt store")
         check(name, version, migrates=self._create)
         if self._create:
             await bring_up_postgres(db)

@@ -15,6 +15,10 @@ class StoreUnavailable(Exception):
     """The store could not be read or written; nothing of this call was committed."""
 
 
+class NotMade(StoreUnavailable):
+    """There is no store yet, or one of an older release: a start of the service makes it, or brings it up."""
+
+
 class CommitUnknown(StoreUnavailable):
     """The write may or may not have been committed; its caller looks the claim up before it decides anything else."""
 

@@ -14,6 +14,7 @@ from ranking_evaluate.attempts.shown import shown
 from ranking_evaluate.cli.streams import tell
 from ranking_evaluate.core.instants import written
 from ranking_evaluate.core.visible import visible
+from ranking_evaluate.telemetry import key_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,8 @@ def document(attempt: Attempt, now: float) -> dict[str, Any]:
         "recipient": attempt.recipient,
         "reasonCode": attempt.reason_code,
         "answerSha256": attempt.answer_sha256,
+        "requestId": attempt.request_id,
+        "keyDigest": key_digest(attempt.key),
         "updatedAt": written(attempt.updated_at),
     }
 
@@ -106,6 +109,8 @@ def card(case: Case) -> Table:
         ("payment id", attempt.payment_id),
         ("valid until", None if attempt.valid_before is None else written(attempt.valid_before)),
         ("transaction" if state is State.SETTLED else "would be in", attempt.transaction),
+        ("request id", attempt.request_id),
+        ("in the log", f"key_digest {key_digest(attempt.key)}"),
         ("created", written(attempt.created_at)),
         ("changed", written(attempt.updated_at)),
         ("over at", None if attempt.expires_at is None else written(attempt.expires_at)),

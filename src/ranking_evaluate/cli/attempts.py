@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from ranking_evaluate.attempts.attempt import Attempt, Audit, State
+from ranking_evaluate.attempts.events import Grounds
 from ranking_evaluate.cli import attempt_views as views
 from ranking_evaluate.cli.streams import say, tell
 from ranking_evaluate.contract.replay import REPLAY_HOURS
@@ -129,14 +130,29 @@ def settle(
 
 
 @attempts.command("release")
-def release(key: Key, force: Force = False, as_json: AsJson = False) -> None:
+def release(
+    key: Key,
+    force: Force = False,
+    tx: Annotated[
+        str | None,
+        typer.Option("--tx", metavar="HASH", help="With --force, where the chain shows the payment: its transaction."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Record that an uncertain payment was never made; the key may then be paid again, by a new credential.
 
     Refused before the payment can no longer land (ten minutes past its last second), and where the chain shows it or
-    cannot be asked, unless it is forced. **A forced release is your word against the chain: it may charge twice.**
+    cannot be asked, unless it is forced. **A forced release is your word against the chain: it may charge twice.** Of a
+    payment that the chain shows it wants the transaction again, with --tx: its caller is told that they were charged.
     """
-    released = _decide(lambda reconciler: reconciler.release(key, force=force))
-    _report(released, as_json, "Released. The caller may pay again under this key, with a new credential.")
+    released = _decide(lambda reconciler: reconciler.release(key, force=force, transaction=tx))
+    words = "Released. The caller may pay again under this key, with a new credential."
+    if released[0].reason == Grounds.ALTHOUGH_PAID:
+        words += (
+            "\nThey were charged, and GET /v1/attempts tells them so: pay them back. The books do not have it. "
+            f"`attempts settle {key} --tx {released[0].transaction}` would mend that, and the caller get the answer."
+        )
+    _report(released, as_json, words)
 
 
 @attempts.command("reconcile")

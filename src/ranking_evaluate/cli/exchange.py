@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import ssl
 import time
@@ -121,7 +122,18 @@ def http_client(url: str) -> httpx.Client:
     if parsed.scheme != "https" and not (is_local and parsed.scheme == "http"):
         raise PayError("A payment is sent over https:// only (http:// is for this machine). Nothing was paid.")
     timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-    return httpx.Client(follow_redirects=False, trust_env=not is_local, timeout=timeout)
+    return httpx.Client(follow_redirects=False, trust_env=not is_local, timeout=timeout, verify=_trusted())
+
+
+def _trusted() -> ssl.SSLContext | bool:
+    """Return whose certificates are believed: those of SSL_CERT_FILE alone, on this machine too, or httpx's own."""
+    own = os.environ.get("SSL_CERT_FILE")
+    try:
+        return ssl.create_default_context(cafile=own) if own else True
+    except OSError as error:
+        # An SSLError is one of them.
+        reason = error.strerror or str(error)
+        raise PayError(f"SSL_CERT_FILE names no file of certificates ({visible(reason)}). Nothing was paid.") from error
 
 
 def exchange(
@@ -142,7 +154,8 @@ def exchange(
         reason = _certificate_problem(error)
         if reason is not None:
             raise UntrustedServerError(
-                f"The server's certificate is not trusted ({visible(reason)}), so nothing is sent to it"
+                f"The server's certificate is not trusted ({visible(reason)}), so nothing is sent to it; where its "
+                "authority is your own, name the authority's certificate in SSL_CERT_FILE"
             ) from error
         raise NotSentError(f"The server cannot be reached ({type(error).__name__}: {visible(str(error))})") from error
     except httpx.RequestError as error:

@@ -20,8 +20,9 @@ def reference(
     ] = False,
     directory: Annotated[Path, typer.Option(help="The top of the checkout.")] = Path(),
 ) -> None:
-    """Write reference/ and llms.txt, as this release would serve them, and docs/settings.md."""
+    """Write reference/ and llms.txt, as this release would serve them, docs/settings.md and deploy/example.env."""
     rendered = {**render(WIRES), settings_document.PATH: settings_document.render().encode()}
+    rendered[settings_document.EXAMPLE_PATH] = settings_document.render_example().encode()
     written = {path.relative_to(directory).as_posix() for path in (directory / FOLDER).rglob("*") if path.is_file()}
     stale = [path for path, content in rendered.items() if _content(directory / path) != content]
     left = sorted(written - rendered.keys())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import typer
 
-from ranking_evaluate.cli.streams import say
+from ranking_evaluate.cli.streams import say, tell
 from ranking_evaluate.core.visible import visible
 from ranking_evaluate.settings import PREFIX, Settings, SettingsError, read_settings
 
@@ -16,20 +17,49 @@ def serve(
         "127.0.0.1"
     ),
     port: Annotated[int, typer.Option(help="Port to listen on.", min=1, max=65535)] = 8402,
+    check: Annotated[bool, typer.Option("--check", help="Look whether it could sell, and serve nothing.")] = False,
 ) -> None:
-    """Serve the paid operations; settings are RANKING_EVALUATE_* environment variables, read once."""
+    """Serve the paid operations; settings are RANKING_EVALUATE_* environment variables, read once.
+
+    With --check it prints a line for each thing that a sale needs: settings, store, nodes, providers, clock. Exit codes
+    then: 0 it can sell, 1 it cannot, 2 a setting is wrong. The service may run meanwhile.
+    """
     try:
-        _serve(read_settings(host=host, port=port), host, port)
+        settings = read_settings(host=host, port=port)
+        if check:
+            _check(settings)
+        else:
+            _serve(settings, host, port)
     except SettingsError as error:
         for fault in error.faults:
             say(visible(fault))
         raise typer.Exit(2) from None
 
 
+def _check(settings: Settings) -> None:
+    from ranking_evaluate import telemetry
+    from ranking_evaluate.cli import checks
+
+    # The lines say what the log would.
+    telemetry.configure_logs("critical")
+    can_sell = True
+
+    async def show() -> None:
+        nonlocal can_sell
+        async for finding in checks.check(settings):
+            tell(visible(finding.line()))
+            can_sell = can_sell and finding.ok is not False
+
+    asyncio.run(show())
+    tell("It can sell." if can_sell else "It cannot sell.")
+    raise typer.Exit(0 if can_sell else 1)
+
+
 def _serve(settings: Settings, host: str, port: int) -> None:
     # Imported when the settings are known to be right: a wrong one is told at once.
     from ranking_evaluate import telemetry
     from ranking_evaluate.bootstrap import build
+    from ranking_evaluate.cli.checks import nothing_sold
     from ranking_evaluate.http.early_refusals import EarlyRefusals
     from ranking_evaluate.http.requests import counted_as
     from ranking_evaluate.purchase import RECORD_FOR
@@ -43,6 +73,9 @@ def _serve(settings: Settings, host: str, port: int) -> None:
         if settings.metrics_port is not None:
             _serve_metrics(settings.metrics_port)
         telemetry.logger().info("serving", address=f"http://{host}:{port}", origin=settings.public_origin)
+        reason = nothing_sold(app.state.parts)
+        if reason is not None:
+            telemetry.logger().warning("nothing can be sold", reason=reason)
         start.run(
             app,
             listener,

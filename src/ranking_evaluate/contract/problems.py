@@ -236,8 +236,8 @@ CAUSES: Final[dict[str, dict[str, Problem]]] = {
         "release": Problem(
             "The Idempotency-Key was used under another release",
             False,
-            f"Keep the key, the body and the credential. {_NEVER_AGAIN} The operator can have it answered by the "
-            "release that the detail names.",
+            f"Keep the key, the body and the credential. {_NEVER_AGAIN} If the detail names an address, send the "
+            "identical request there. If not, the operator can have it answered by the release that the detail names.",
         ),
         "credential": Problem(
             "Another credential is being settled under this key",
@@ -279,6 +279,12 @@ CAUSES: Final[dict[str, dict[str, Problem]]] = {
             "This protocol is not sold here",
             False,
             "GET /readyz names what is sold here; use the other path with a new key.",
+        ),
+        "ended": Problem(
+            "Sales have ended here",
+            False,
+            "Nothing is sold here any more: stop.",
+            "This request was not charged, and what was bought is still delivered to the identical request.",
         ),
     },
 }

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pydantic import with_config
 
 from ranking_evaluate.attempts.attempt import Attempt, State
+from ranking_evaluate.attempts.events import Grounds
 from ranking_evaluate.attempts.shown import Shown, shown
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.chains import Chains
@@ -33,6 +34,19 @@ NEXT_STEP: Final = {
     State.FAILED: f"Nothing was charged. {_OPEN_AGAIN}",
     State.RELEASED: f"The chain shows, or an operator found, that nothing was charged. {_OPEN_AGAIN}",
 }
+RELEASED: Final = {
+    Grounds.NEVER_LANDED: NEXT_STEP[State.RELEASED],
+    Grounds.OWN_WORD: (
+        "An operator released this payment on their own word. If your wallet shows it, stop and ask the operator. If "
+        f"it does not: {_OPEN_AGAIN[0].lower()}{_OPEN_AGAIN[1:]}"
+    ),
+    Grounds.ALTHOUGH_PAID: (
+        "You were charged: the chain shows this payment in the transaction that stands here. An operator released it "
+        "all the same. Stop, and ask the operator to pay it back."
+    ),
+}
+"""What to do after a release, by its grounds."""
+
 EXPIRED: Final = "Paid, and the replay window is over. Stop: the answer is no longer delivered."
 
 
@@ -69,13 +83,18 @@ async def standing(key: str, store: AttemptStore, chains: Chains) -> Standing:
 
 def _standing(attempt: Attempt, now: float, chains: Chains) -> Standing:
     found = shown(attempt, now)
+    grounds = next((each for each in Grounds if each == attempt.reason), Grounds.NEVER_LANDED)
     if found["state"] is not State.SETTLED:
-        # A caller must take neither for evidence of a payment.
-        found["transaction"] = found["receipt"] = None
-    return {**found, "nextStep": _next_step(attempt, found["state"], now, chains)}
+        # A caller must take neither for evidence of a payment, but where it is one.
+        found["receipt"] = None
+        if grounds is not Grounds.ALTHOUGH_PAID:
+            found["transaction"] = None
+    return {**found, "nextStep": _next_step(attempt, found["state"], now, chains, grounds)}
 
 
-def _next_step(attempt: Attempt, state: State, now: float, chains: Chains) -> str:
+def _next_step(attempt: Attempt, state: State, now: float, chains: Chains, grounds: Grounds) -> str:
+    if state is State.RELEASED:
+        return RELEASED[grounds]
     told_by = chains.told_by(attempt) if state is State.UNCERTAIN else None
     if told_by is None or told_by < now:
         return NEXT_STEP[state]

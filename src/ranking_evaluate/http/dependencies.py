@@ -97,8 +97,8 @@ class Parts:
 
     @cached_property
     def taken(self) -> frozenset[str]:
-        """The names of the configured protocols."""
-        return frozenset(protocol.wire.name for protocol in self.protocols)
+        """The names of the protocols that are sold over: the configured ones, until sales end."""
+        return frozenset(() if self.rates.sales_ended else (protocol.wire.name for protocol in self.protocols))
 
     @cached_property
     def store_health(self) -> StoreHealth:
@@ -152,8 +152,10 @@ ADMITTED: Final = Depends(_admitted, scope="function")
 CheckedHeaders = Annotated[Mapping[str, str], Depends(_headers)]
 
 
-async def _key(headers: CheckedHeaders) -> str:
-    return read_key(headers)
+async def _key(request: Request, headers: CheckedHeaders) -> str:
+    key = read_key(headers)
+    request.state.told.key_digest = telemetry.key_digest(key)
+    return key
 
 
 # No typed header: the limits of all headers are checked before the key, and each fault has a code of its own.

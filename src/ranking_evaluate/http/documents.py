@@ -135,9 +135,11 @@ def serve(document: Document, known: str) -> Response:
     return Response(document.content, headers=headers, media_type=document.media_type)
 
 
-async def show_home(origin: str, store: StoreHealth, wires: Wires, protocols: tuple[PaymentProtocol, ...]) -> Response:
+async def show_home(
+    origin: str, store: StoreHealth, wires: Wires, protocols: tuple[PaymentProtocol, ...], *, sales_ended: bool
+) -> Response:
     """Return the home page with the readiness of this moment."""
-    page = home.render(origin, await state_of(store, wires, protocols), wires)
+    page = home.render(origin, await state_of(store, wires, protocols, sales_ended=sales_ended), wires)
     headers = {
         "cache-control": "no-cache",
         "content-security-policy": home.content_security_policy(),

@@ -14,8 +14,10 @@ from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.operations.fields import STRICT
-from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol
+from ranking_evaluate.payments.protocol import NOT_CONFIGURED, PaymentProtocol, Readiness
 from ranking_evaluate.release import VERSION
+
+SALES_ENDED: Final = Readiness(False, "sales have ended here; what was bought is still delivered")
 
 ASK_SECONDS: Final = 1.0
 """Seconds between two questions to the store: whoever asks whether the service is ready must not keep it busy."""
@@ -109,11 +111,13 @@ def alive() -> Alive:
     return {"alive": True, "release": VERSION}
 
 
-async def state_of(store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...]) -> ServiceState:
+async def state_of(
+    store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple[PaymentProtocol, ...], *, sales_ended: bool = False
+) -> ServiceState:
     """Return what is ready at this moment; `wires` are all protocols, `protocols` the configured ones."""
     store_reason = await store.reason()
     taken = {protocol.wire.name: protocol for protocol in protocols}
-    states = {wire.name: _protocol_state(taken.get(wire.name)) for wire in wires}
+    states = {wire.name: _protocol_state(taken.get(wire.name), sales_ended) for wire in wires}
     configured = [state for state in states.values() if state["configured"]]
     return {
         "ready": store_reason is None and bool(configured) and all(state["ready"] for state in configured),
@@ -123,8 +127,17 @@ async def state_of(store: StoreHealth, wires: tuple[Wire, ...], protocols: tuple
     }
 
 
-def _protocol_state(protocol: PaymentProtocol | None) -> ProtocolState:
-    terms, (is_ready, reason) = (protocol.terms(), protocol.ready()) if protocol else ((), NOT_CONFIGURED)
+def _readiness(protocol: PaymentProtocol) -> Readiness:
+    """Return whether it can be used; with a clock that is off it cannot, though no payment is refused for that here."""
+    readiness = protocol.ready()
+    fault = protocol.clock.fault() if readiness.ready else None
+    return readiness if fault is None else Readiness(False, f"{fault}: its payments are refused")
+
+
+def _protocol_state(protocol: PaymentProtocol | None, sales_ended: bool) -> ProtocolState:
+    terms, (is_ready, reason) = (protocol.terms(), _readiness(protocol)) if protocol else ((), NOT_CONFIGURED)
+    if protocol is not None and sales_ended:
+        is_ready, reason = SALES_ENDED
     return {
         "configured": protocol is not None,
         "ready": is_ready,

@@ -9,11 +9,13 @@ from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
 from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, Unavailable
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.dependencies import Sold
-from ranking_evaluate.order import offer_of, unconfigured
+from ranking_evaluate.order import ended, offer_of, unconfigured
 from ranking_evaluate.payments.required import payment_required
 
 
-async def quote(headers: Mapping[str, str], wires: tuple[Wire, ...], sold: Sold, url: str) -> NoReturn:
+async def quote(
+    headers: Mapping[str, str], wires: tuple[Wire, ...], sold: Sold, url: str, *, sales_ended: bool
+) -> NoReturn:
     """Raise the challenge for the published example under the published key, of which no credential is ever taken.
 
     Raises:
@@ -27,6 +29,8 @@ async def quote(headers: Mapping[str, str], wires: tuple[Wire, ...], sold: Sold,
             "Payments are taken with POST alone; this one was not used.",
             headers={"allow": "POST"},
         )
+    if sales_ended:
+        raise ended()
     if sold.protocol is None:
         raise unconfigured(sold.wire)
     ready = sold.protocol.ready()

@@ -67,10 +67,10 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
         with await admission(request, parts):
             headers = read_headers(request, singletons)
             if await is_probe(request, headers, parts.wires):
-                await quote(headers, parts.wires, sold, url)
+                await quote(headers, parts.wires, sold, url, sales_ended=parts.rates.sales_ended)
             check_media(headers)
             key = read_key(headers)
-            request.state.told.key_prefix = telemetry.key_prefix(key)
+            request.state.told.key_digest = telemetry.key_digest(key)
             order = Order(
                 operation=sold.operation,
                 wire=sold.wire,
@@ -80,6 +80,7 @@ def _sale(parts: Parts, path: str, sold: Sold) -> Handler:
                 body=await read_body(request, headers),
                 headers=headers,
                 client=client_of(request),
+                request_id=request.state.told.request_id,
                 hung_up=partial(hung_up, request),
             )
             return deliver(await parts.purchases.buy(order))
@@ -93,7 +94,8 @@ def _terms(parts: Parts, path: str, sold: Sold) -> Handler:
     @guarded
     async def terms(request: Request) -> Response:
         with await admission(request, parts):
-            await quote(read_headers(request, singletons), parts.wires, sold, url)
+            headers = read_headers(request, singletons)
+            await quote(headers, parts.wires, sold, url, sales_ended=parts.rates.sales_ended)
 
     return terms
 
@@ -122,7 +124,7 @@ async def healthz() -> Alive:
 )
 async def readyz(parts: PartsOf, response: Response) -> ServiceState:
     """Ready when the store answers and every configured protocol is ready, at least one."""
-    state = await health.state_of(parts.store_health, parts.wires, parts.protocols)
+    state = await health.state_of(parts.store_health, parts.wires, parts.protocols, sales_ended=parts.rates.sales_ended)
     response.status_code = 200 if state["ready"] else 503
     return state
 
@@ -209,7 +211,9 @@ async def ask(
 )
 async def home(parts: PartsOf) -> Response:
     """What is sold here, whether it can be bought now, and a first call to copy."""
-    return await documents.show_home(parts.public_origin, parts.store_health, parts.wires, parts.protocols)
+    return await documents.show_home(
+        parts.public_origin, parts.store_health, parts.wires, parts.protocols, sales_ended=parts.rates.sales_ended
+    )
 
 
 @router.get(

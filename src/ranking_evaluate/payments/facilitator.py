@@ -7,7 +7,7 @@ sent.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -17,6 +17,7 @@ from ranking_evaluate.core import intake
 from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments import extension_responses
 from ranking_evaluate.payments.cdp import Sign
+from ranking_evaluate.payments.clock import ahead_of_date
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Readiness,
@@ -81,6 +82,7 @@ class Facilitator:
         verify_timeout: Seconds in all for /supported and /verify.
         settle_timeout: Seconds in all for /settle.
         sign: Signs each request, where the facilitator wants that.
+        heard: Takes the seconds by which our clock is ahead of the facilitator's, with each answer that tells them.
     """
 
     def __init__(
@@ -90,9 +92,11 @@ class Facilitator:
         verify_timeout: float,
         settle_timeout: float,
         sign: Sign | None = None,
+        heard: Callable[[float], None] = lambda ahead: None,
     ) -> None:
         self._url = url.rstrip("/")
         self._sign = sign
+        self._heard = heard
         headers = {"authorization": authorization} if authorization else {}
         client = partial(ProviderClient, "the facilitator", max_bytes=MAX_ANSWER_BYTES, headers=headers)
         self._asking = client(seconds=verify_timeout)
@@ -132,7 +136,7 @@ class Facilitator:
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was sent.
             return NotSent(f"the call to the facilitator could not be signed ({type(error).__name__})")
         try:
-            answer = await _exchange(self._settling, "POST", url, body, signature)
+            answer = await self._exchange(self._settling, "POST", url, body, signature)
         except NotConnected as error:
             return NotSent(str(error))
         except Broken as error:
@@ -163,24 +167,27 @@ class Facilitator:
         except Exception as error:
             raise FacilitatorError("the call to the facilitator could not be signed", type(error).__name__) from error
         try:
-            return await _exchange(self._asking, method, url, body, signature)
+            return await self._exchange(self._asking, method, url, body, signature)
         except ProviderError as error:
             raise FacilitatorError(error.words, error.cause) from error
 
+    async def _exchange(
+        self, client: ProviderClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
+    ) -> Answer:
+        answer = await client.call(method, url, body, signature)
+        date, age = answer.headers.get("date"), answer.headers.get("age")
+        ahead = ahead_of_date(date, age, answer.sent_at, answer.received_at)
+        if ahead is not None:
+            self._heard(ahead)
+        try:
+            document = intake.read(answer.body)
+        except OperationError:
+            document = None
+        read = document if isinstance(document, dict) else None
+        return Answer(answer.status, read, answer.retry_after, answer.headers)
+
     def _signature(self, method: str, url: str) -> Mapping[str, str]:
         return {} if self._sign is None else self._sign(method, url)
-
-
-async def _exchange(
-    client: ProviderClient, method: str, url: str, body: bytes | None, signature: Mapping[str, str]
-) -> Answer:
-    answer = await client.call(method, url, body, signature)
-    try:
-        document = intake.read(answer.body)
-    except OperationError:
-        document = None
-    read = document if isinstance(document, dict) else None
-    return Answer(answer.status, read, answer.retry_after, answer.headers)
 
 
 def own_reason(answer: Answer) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from ranking_evaluate.contract.wire import Wire
+from ranking_evaluate.payments.clock import ClockWatch
 from ranking_evaluate.payments.pace import Pace
 
 AMOUNT_DECIMALS: Final = 6
@@ -228,11 +229,14 @@ Evidence = Landed | NeverLanded | Unknown
 class PaymentProtocol(Protocol):
     """One way of being paid, as an operator has configured it; one that nobody configured is its wire alone.
 
+    `clock` compares ours with those by which its payments are judged.
+
     `read_credential` and `check_terms` do no I/O; `verify` consumes nothing; `settle` is called at most once for a
     credential and answers with one of four values; an exception from it counts as `Uncertain`.
     """
 
     wire: Wire
+    clock: ClockWatch
 
     async def start(self) -> None:
         """Connect; a provider that is down does not fail the start: `ready` tells, and it is asked again later."""

@@ -7,6 +7,7 @@ It is aiohttp's: docs/decisions/own-facilitator-client.md gives the figures.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -67,13 +68,16 @@ class TooLarge(ProviderError):
 class Answer(NamedTuple):
     """A provider's answer, whole and within the bound.
 
-    The names of its headers are read in any case; `retry_after` is in seconds.
+    The names of its headers are read in any case; `retry_after` is in seconds. The call was sent, and its head
+    received, at these instants of our clock.
     """
 
     status: int
     body: bytes
     retry_after: int | None = None
     headers: Mapping[str, str] = MappingProxyType({})
+    sent_at: float = 0.0
+    received_at: float = 0.0
 
 
 class ProviderClient:
@@ -135,14 +139,15 @@ class ProviderClient:
             self._session = self._open()
         if body is not None:
             headers = {**headers, "content-type": "application/json"}
+        sent_at = time.time()
         async with self._session.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
-            received = bytearray()
+            received_at, received = time.time(), bytearray()
             async for chunk in response.content.iter_any():
                 received += chunk
                 if len(received) > self._max_bytes:
                     raise TooLarge(f"{self._provider}'s answer is over {self._max_bytes // 1024} KiB")
         waits = retry_after(response.headers.get("retry-after", ""))
-        return Answer(response.status, bytes(received), waits, response.headers)
+        return Answer(response.status, bytes(received), waits, response.headers, sent_at, received_at)
 
     def _open(self) -> aiohttp.ClientSession:
         # Made at the first call: it needs a running loop.

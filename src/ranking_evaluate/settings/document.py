@@ -1,4 +1,4 @@
-"""docs/settings.md, rendered from the table of settings."""
+"""docs/settings.md and deploy/example.env, rendered from the table of settings."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from typing import Final
 from ranking_evaluate.settings.variables import PREFIX, Group, Variable, variables_of
 
 PATH: Final = "docs/settings.md"
+
+EXAMPLE_PATH: Final = "deploy/example.env"
+
+_EXAMPLE_HEAD: Final = """\
+# Every setting of the service, for `env_file` of compose and EnvironmentFile of systemd: copy it, and fill it in.
+# Take the hash sign away to set a variable; its value is the default, where there is one. docs/settings.md says more.
+# Written by `ranking-evaluate reference`.
+"""
+
+_EXAMPLES: Final = {
+    "PUBLIC_ORIGIN": "https://rank.example.org",
+    "SECURITY_CONTACT": "mailto:security@example.org",
+    "X402_NETWORK": "eip155:8453",
+}
+"""What is filled in already; the other variables that are needed are left empty."""
+
+_EXAMPLE_NOTES: Final = {
+    Group.SERVICE: "compose.yaml sets the store, and what depends on it, by itself.",
+    Group.X402: "USDC on Base. Leave all of them empty to sell over MPP alone.",
+    Group.COINBASE: "For the facilitator `cdp`; install requirements-cdp.lock (for the image `LOCK=` it).",
+    Group.MPP: "A Tempo charge. Leave all of them empty to sell over x402 alone.",
+}
 
 _HEAD: Final = f"""\
 # Settings
@@ -32,6 +54,21 @@ _NOTES: Final = {
 def render() -> str:
     """Return the document: one table for each group."""
     return "\n".join([_HEAD, *map(_section, Group)])
+
+
+def render_example() -> str:
+    """Return the file of all variables of the service, the buyer's left out."""
+    groups = [group for group in Group if group is not Group.BUYER]
+    return _EXAMPLE_HEAD + "".join(map(_example_section, groups))
+
+
+def _example_section(group: Group) -> str:
+    lines = [f"\n# {group.value}. {_EXAMPLE_NOTES.get(group, '')}".rstrip()]
+    for variable in variables_of(group):
+        needed = variable.required or variable.name in _EXAMPLES
+        value = _EXAMPLES.get(variable.name, variable.default)
+        lines.append(f"{'' if needed else '#'}{variable.full_name}={value}")
+    return "\n".join(lines) + "\n"
 
 
 def _section(group: Group) -> str:

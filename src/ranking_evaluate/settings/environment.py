@@ -50,6 +50,7 @@ class Settings:
     log_level: str
     metrics_port: int | None
     security_contact: str | None
+    previous_origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,10 +175,17 @@ def port(value: str) -> int:
 def rate(value: str) -> str:
     """Return a rate in the notation of `limits`."""
     try:
-        parse(value)
+        amount = parse(value).amount
     except ValueError:
         raise ValueError("not a rate such as 120/minute") from None
+    if amount == 0:
+        raise ValueError("a rate of nothing would refuse everybody; an empty variable switches the limit off")
     return value
+
+
+def payment_rate(value: str) -> str:
+    """Return a rate in the notation of `limits`, or `0/day`, which ends sales."""
+    return value if re.fullmatch(r"0\s*/\s*day", value) else rate(value)
 
 
 def rate_storage(value: str) -> str:

@@ -108,6 +108,13 @@ _TABLE: Final = (
     ),
     Variable(
         Group.SERVICE,
+        "PREVIOUS_ORIGIN",
+        values.public_origin,
+        "The origin at which the release before this one still answers what it sold; the 409 to what that one sold "
+        "names it.",
+    ),
+    Variable(
+        Group.SERVICE,
         "RECONCILE",
         values.reconcile,
         "`chain`: the service asks the chain about uncertain payments and records what it says finally. `off`: an "
@@ -127,8 +134,9 @@ _TABLE: Final = (
     Variable(
         Group.LIMITS,
         "PAYMENT_RATE",
-        values.rate,
-        "Payment attempts per client; an empty variable switches the limit off.",
+        values.payment_rate,
+        "Payment attempts per client; an empty variable switches the limit off. `0/day` ends sales: no challenge goes "
+        "out and no payment is taken, and what was bought is delivered as before.",
         default="30/minute",
         may_be_empty=True,
     ),

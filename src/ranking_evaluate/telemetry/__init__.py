@@ -1,7 +1,8 @@
 """What an operator sees: structured log lines and metrics; never a body, an id or a credential."""
 
-from ranking_evaluate.telemetry.logs import configure_logs, key_prefix, logger
+from ranking_evaluate.telemetry.logs import configure_logs, key_digest, logger
 from ranking_evaluate.telemetry.metrics import (
+    CLOCK_OFFSET,
     CUT_OFF,
     EVALUATIONS_REFUSED,
     EVALUATIONS_WAITING,
@@ -22,6 +23,7 @@ from ranking_evaluate.telemetry.repeats import keep_telling_repeats
 from ranking_evaluate.telemetry.reports import Request, alarm, log_request
 
 __all__ = [
+    "CLOCK_OFFSET",
     "CUT_OFF",
     "EVALUATIONS_REFUSED",
     "EVALUATIONS_WAITING",
@@ -39,7 +41,7 @@ __all__ = [
     "count_sale",
     "count_settlement",
     "keep_telling_repeats",
-    "key_prefix",
+    "key_digest",
     "log_request",
     "logger",
     "serve_metrics",

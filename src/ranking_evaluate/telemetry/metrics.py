@@ -114,6 +114,12 @@ _STORE_SECONDS: Final = Histogram(
 _STORE_FAILURES: Final = Counter(
     "ranking_evaluate_store_failures", "Calls that the store could not serve.", ["call"], registry=REGISTRY
 )
+CLOCK_OFFSET: Final = Gauge(
+    "ranking_evaluate_clock_offset_seconds",
+    "Seconds by which this machine's clock is ahead (negative: behind) of the facilitator's, or of a network's blocks.",
+    ["against", "protocol"],
+    registry=REGISTRY,
+)
 RATE_STORAGE_FAILURES: Final = Counter(
     "ranking_evaluate_rate_storage_failures",
     "Times that the shared rate storage failed, after which each replica counted alone for a while.",

@@ -30,7 +30,7 @@ class Request:
     route: str | None = None
     status: int = 0
     code: str = ""
-    key_prefix: str | None = None
+    key_digest: str | None = None
     client: str = MANY
     counted: bool = False
     started: float = field(default_factory=perf_counter)
@@ -54,7 +54,7 @@ def log_request(request: Request) -> None:
         "operation": request.operation or None,
         "protocol": request.protocol or None,
         "duration_ms": round(seconds * 1000, 1),
-        "key_prefix": request.key_prefix,
+        "key_digest": request.key_digest,
     }
     logger().info("request", **{name: value for name, value in told.items() if value is not None})
 

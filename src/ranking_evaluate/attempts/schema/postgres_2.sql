@@ -6,7 +6,8 @@ ALTER TABLE attempts
     ADD COLUMN "reported_transaction" TEXT CHECK (length("reported_transaction") <= 128), -- named without proof, never evidence
     ADD COLUMN "answer_sha256" TEXT CHECK (length("answer_sha256") = 64), -- of the whole answer; null in rows of schema 1
     ADD COLUMN "schema_sha256" TEXT CHECK (length("schema_sha256") = 64), -- what the result means; null in rows of schema 1
-    ADD COLUMN "new_key_proof" BYTEA CHECK (length("new_key_proof") = 32); -- the one of its proofs that failing gives back
+    ADD COLUMN "new_key_proof" BYTEA CHECK (length("new_key_proof") = 32), -- the one of its proofs that failing gives back
+    ADD COLUMN "request_id" TEXT CHECK (length("request_id") <= 64);      -- of the request that brought the payment, in the log
 
 -- What a payer's purchases under way may still take.
 CREATE INDEX attempts_of_payer ON attempts ("payer") WHERE "expires_at" IS NULL;

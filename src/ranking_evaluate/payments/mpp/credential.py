@@ -40,6 +40,8 @@ which a final block then shows.
 LAST_SECONDS: Final = 2
 """The same when it is about to be sent: fewer, or what was just in time to be taken would be refused after all."""
 
+OF_ANOTHER_RELEASE: Final = "invalid-challenge: it was issued for another release"
+
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
 _TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
@@ -246,8 +248,13 @@ def check(
     )
 
 
-def clock(reason: str, now: float) -> str | None:
-    """Return the time by our clock for a reason that is about the credential's times, since the payer's may be off."""
+def remark(reason: str, now: float) -> str | None:
+    """Return what helps to mend a refusal: of another release's challenge, or for the credential's own times.
+
+    Of those it is the time by our clock, since the payer's may be off.
+    """
+    if reason.startswith(OF_ANOTHER_RELEASE):
+        return "Its transaction was not sent: the service was renewed, and the new challenge replaces that one."
     of_its_times = reason.startswith("payment-expired") or reason.endswith("not valid yet")
     return f"It is {written(now)} here, and a clock may be wrong." if of_its_times else None
 
@@ -284,7 +291,7 @@ def _check_challenge(challenge: mpp.Challenge, config: MppConfig, offer: Offer, 
     if meta.get("operation") != offer.operation:
         return "invalid-challenge: it was issued for another operation"
     if meta.get("release") != offer.release:
-        return "invalid-challenge: it was issued for another release"
+        return f"{OF_ANOTHER_RELEASE}: {meta.get('release')}, and this is {offer.release}"
     if challenge.digest is None or not BodyDigest.verify(challenge.digest, offer.body):
         return "invalid-challenge: it was issued for another body"
     expires = _expiry(challenge)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import httpx
@@ -23,6 +24,7 @@ from mpp.store import MemoryStore
 from pydantic import model_serializer
 
 from ranking_evaluate.deadline import within
+from ranking_evaluate.payments.clock import ClockWatch, Limits, ahead_of_chain
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
@@ -62,6 +64,13 @@ MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
 """The part of the settle deadline that the SDK does not get: it is to give up by itself and say how."""
 
 
+CLOCK_SECONDS: Final = 20.0
+"""How far off our clock may be: wallets sign for 25 s, of which `credentials.MIN_SECONDS_LEFT` must be left by it.
+
+A clock that is behind as much gives challenges out that have expired for their payers, where they last for 20 s.
+"""
+
+
 class _PullCharge(ChargeInput):
     """The SDK's charge, which says on the wire that only signed transactions are taken."""
 
@@ -90,13 +99,17 @@ class MppProtocol:
         self._sdk_client = httpx.AsyncClient(transport=transport, trust_env=False)
         self._servers = {secret: self._open_server(secret, self._sdk_client) for secret in secrets}
         self._connecting = Connecting("the node", self._connect)
+        limits = Limits(behind=CLOCK_SECONDS, ahead=CLOCK_SECONDS)
+        self.clock = ClockWatch(WIRE.name, limits, {_network(config.chain_id): partial(ahead_of_chain, self._node)})
 
     async def start(self) -> None:
         """Ask the node for its chain, and go on asking in the background while the answer is not ours."""
         await self._connecting.start()
+        self.clock.start()
 
     async def close(self) -> None:
         """Stop asking and close the connections."""
+        await self.clock.stop()
         await self._connecting.stop()
         await self._node.close()
         await self._sdk_client.aclose()
@@ -169,8 +182,8 @@ class MppProtocol:
         return credentials.check(credentials.content_of(credential), self._config, offer, now)
 
     def remark(self, reason: str, now: float) -> str | None:
-        """Return the time by our clock for a credential that was refused for its own times."""
-        return credentials.clock(reason, now)
+        """Return what helps to mend a refusal for the credential's own times, or its challenge's release."""
+        return credentials.remark(reason, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Validate the credential and try its transaction on the node; nothing is consumed."""

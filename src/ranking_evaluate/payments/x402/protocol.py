@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from pydantic import ValidationError
 from x402.http.utils import encode_payment_response_header
@@ -11,10 +12,12 @@ from x402.schemas import PaymentRequirements, SettleResponse, SupportedResponse
 from ranking_evaluate import telemetry
 from ranking_evaluate.contract.wire import X402_VERSION
 from ranking_evaluate.payments import cdp
+from ranking_evaluate.payments.clock import FACILITATOR, LOOK_SECONDS, ClockWatch, Limits, ahead_of_chain
 from ranking_evaluate.payments.config import TESTNETS, X402Config
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.evm import AuthorizationLookup
 from ranking_evaluate.payments.facilitator import Facilitator, FacilitatorError
+from ranking_evaluate.payments.json_rpc import JsonRpc
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
     Announcement,
@@ -38,7 +41,14 @@ from ranking_evaluate.payments.protocol import (
 from ranking_evaluate.payments.reasons import MAY_FOLLOW_A_PAYMENT
 from ranking_evaluate.payments.x402 import call
 from ranking_evaluate.payments.x402.challenge import Challenges
-from ranking_evaluate.payments.x402.credential import clock, content_of, objection, read_credential
+from ranking_evaluate.payments.x402.credential import (
+    MAX_SECONDS_BEYOND,
+    MIN_SECONDS_LEFT,
+    clock,
+    content_of,
+    objection,
+    read_credential,
+)
 from ranking_evaluate.payments.x402.requirements import Requirements
 from ranking_evaluate.payments.x402.wire import SCHEME, WIRE
 
@@ -56,7 +66,12 @@ class X402Protocol:
             config.verify_timeout,
             config.settle_timeout,
             None if config.cdp_key is None else cdp.signer(config.cdp_key),
+            lambda ahead: self.clock.note(FACILITATOR, ahead),
         )
+        # What `objection` makes of a payer whose clock is right.
+        limits = Limits(behind=MAX_SECONDS_BEYOND, ahead=config.max_timeout - MIN_SECONDS_LEFT)
+        chains = {each.name: partial(_ahead_of, each.rpc_url) for each in config.networks if each.rpc_url}
+        self.clock = ClockWatch(WIRE.name, limits, {FACILITATOR: self._hear_of_facilitator, **chains})
         self._connecting = Connecting("the facilitator", self._connect)
         self._requirements = Requirements(config)
         self._challenges = Challenges()
@@ -71,11 +86,17 @@ class X402Protocol:
                 networks=unseen,
             )
         await self._connecting.start()
+        self.clock.start()
 
     async def close(self) -> None:
         """Stop asking and close the connections."""
+        await self.clock.stop()
         await self._connecting.stop()
         await self._facilitator.close()
+
+    async def _hear_of_facilitator(self) -> None:
+        """Have the facilitator answer, which tells its time in passing."""
+        await self._facilitator.supported()
 
     async def _connect(self) -> Obstacle | None:
         """Ask the facilitator once; return why it cannot be used, or None."""
@@ -209,6 +230,15 @@ class X402Protocol:
         """Return the body of a /verify or /settle call: the credential against our own terms, and our own words."""
         challenge = await self.challenge(offer)
         return call.body(content_of(credential), self._accepted(credential, offer), challenge.members)
+
+
+async def _ahead_of(rpc_url: str) -> float | None:
+    """Return by how much our clock is ahead of the chain behind a node."""
+    rpc = JsonRpc(rpc_url, LOOK_SECONDS)
+    try:
+        return await ahead_of_chain(rpc)
+    finally:
+        await rpc.close()
 
 
 def _check_kinds(supported: SupportedResponse, networks: Iterable[str]) -> None:
