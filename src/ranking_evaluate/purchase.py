@@ -459,29 +459,39 @@ class Purchases:
 
     async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
         """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
-        wait = self._record_again
+        wait, tries, key_digest = self._record_again, 1, telemetry.key_digest(attempt.key)
         while True:
             try:
                 step = await self._store.move(attempt.claim, event)
             except Exception as error:  # noqa: BLE001 - whatever fails here, the money has moved.
-                telemetry.alarm(
-                    "unrecorded_money",
-                    "money moved and is not recorded yet",
-                    reason=str(error),
-                    transaction=event.transaction,
-                    receipt=event.receipt,
-                    key_digest=telemetry.key_digest(attempt.key),
-                )
+                if tries == 1:
+                    # One alarm for one purchase, however long it takes.
+                    telemetry.alarm(
+                        "unrecorded_money",
+                        "money moved and is not recorded yet",
+                        reason=str(error),
+                        transaction=event.transaction,
+                        receipt=event.receipt,
+                        key_digest=key_digest,
+                    )
+                tries += 1
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
                 continue
+            if tries > 1:
+                telemetry.logger().warning(
+                    "money that moved is recorded at last",
+                    tries=tries,
+                    transaction=event.transaction,
+                    key_digest=key_digest,
+                )
             if step.attempt is None:
                 telemetry.alarm(
                     "unrecorded_money",
                     "money moved and its attempt is gone from the store",
                     transaction=event.transaction,
                     receipt=event.receipt,
-                    key_digest=telemetry.key_digest(attempt.key),
+                    key_digest=key_digest,
                 )
             return step
 
