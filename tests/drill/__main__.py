@@ -11,11 +11,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.drill.buyers import PRICE, Crowd, Seen
+from tests.drill.buyers import PRICE, Crowd, Purchase, Seen
 from tests.drill.shop import Shop, shop
 from tests.drill.steps import STEPS, Step
 from tests.drill.watch import Watch
@@ -36,6 +34,8 @@ class Outcome:
     fired: dict[str, float]
     received: dict[str, int]
     booked: dict[str, int]
+    refuted: str = ""
+    """What the step itself found."""
 
     @property
     def faults(self) -> list[str]:
@@ -43,6 +43,7 @@ class Outcome:
         step, fired = self.step, self.fired.keys()
         found = [f"the alarm {name} did not fire" for name in sorted(step.must - fired)]
         found += [f"the alarm {name} fired" for name in sorted(fired - step.must - step.may)]
+        found += [self.refuted] if self.refuted else []
         found += [f"{each.protocol} {each.key} ended with: {each.ended}" for each in self.unsold]
         for protocol, base_units in self.received.items():
             sold = PRICE * sum(each.ended == "200" for each in self.seen.purchases if each.protocol == protocol)
@@ -61,7 +62,7 @@ class Outcome:
         return found
 
     @property
-    def unsold(self) -> list:
+    def unsold(self) -> list[Purchase]:
         """The purchases that did not end with the answer."""
         return [each for each in self.seen.purchases if each.ended != "200"]
 
@@ -83,14 +84,11 @@ def take(step: Step, number: int, running: Shop, crowd: Crowd) -> Outcome:
     metrics = [replica.metrics_port for replica in running.replicas]
     received, booked = running.received(), running.booked()
     began = time.monotonic()
-    with Watch(
-        running.processes, f"prometheus-{number}", metrics, running.probe, shortened=step.is_shortened
-    ) as watch:
+    with Watch(running.processes, f"prometheus-{number}", metrics, running.probe, shortened=step.is_shortened) as watch:
         seen = crowd.begin()
         time.sleep(BEFORE)
         watch.mark()
-        with lasting(step, running, watch):
-            pass
+        refuted = last(step, running, seen, watch)
         time.sleep(AFTER)
         crowd.end()
     return Outcome(
@@ -100,17 +98,20 @@ def take(step: Step, number: int, running: Shop, crowd: Crowd) -> Outcome:
         watch.fired,
         {name: amount - received[name] for name, amount in running.received().items()},
         {name: amount - booked[name] for name, amount in running.booked().items()},
+        refuted,
     )
 
 
-@contextmanager
-def lasting(step: Step, running: Shop, watch: Watch) -> Iterator[None]:
-    """Have the fault, for as long as the step says and until its alarms have fired."""
+def last(step: Step, running: Shop, seen: Seen, watch: Watch) -> str:
+    """Have the fault, for as long as the step says and until its alarms have fired; return what it found wrong."""
     until = time.monotonic() + step.seconds
-    with step.fault(running):
-        watch.wait_for(step.must, ALARM_SECONDS)
-        time.sleep(max(0.0, until - time.monotonic()))
-    yield
+    try:
+        with step.fault(running, seen):
+            watch.wait_for(step.must, ALARM_SECONDS)
+            time.sleep(max(0.0, until - time.monotonic()))
+    except AssertionError as error:
+        return str(error)
+    return ""
 
 
 def main() -> int:

@@ -38,13 +38,24 @@ SENT_AGAIN: Final = {LOST, "409 PAYMENT_IN_PROGRESS", "409 PAYMENT_UNCERTAIN", "
 
 @dataclass(slots=True)
 class Purchase:
-    """One key: how it ended, `200` or the last answer, and the transaction of its receipt."""
+    """One key: how it ended, `200` or the last answer, the transaction of its receipt, and what was signed for it."""
 
     protocol: str
     key: str
     ended: str = ""
     sends: int = 0
     transaction: str = ""
+    credential: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What each of its requests has, once it was signed."""
+        return {"Content-Type": "application/json", "Idempotency-Key": self.key, **self.credential}
+
+    @property
+    def path(self) -> str:
+        """Where it is bought."""
+        return f"/v1/{self.protocol}/{OPERATION}"
 
 
 @dataclass
@@ -105,7 +116,7 @@ class Crowd:
                     self._seen.purchases.append(purchase)
                 try:
                     self._buy(client, funded, purchase)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 -- Whatever it is, the purchase ended with it, and the table says so.
                     purchase.ended = f"{type(error).__name__}: {error}"
                 finally:
                     with self._change:
@@ -119,7 +130,7 @@ class Crowd:
         mandate = Mandate(
             wallet_key=funded.payer.key, key=purchase.key, max_amount=price, asset=funded.asset, rpc_url=funded.rpc
         )
-        challenge = self._ask(client, purchase, {})
+        challenge = self._ask(client, purchase)
         if challenge is None:
             return
         if challenge.status != 402:
@@ -130,7 +141,8 @@ class Crowd:
         except PayError as error:
             purchase.ended = f"not signed: {error}"
             return
-        reply = self._ask(client, purchase, {signed.header: signed.value})
+        purchase.credential = {signed.header: signed.value}
+        reply = self._ask(client, purchase)
         if reply is None:
             return
         purchase.ended = named(reply)
@@ -140,15 +152,13 @@ class Crowd:
             if reply.body != ANSWER:
                 purchase.ended = "200 with other bytes"
 
-    def _ask(self, client: httpx.Client, purchase: Purchase, credential: dict[str, str]) -> Reply | None:
+    def _ask(self, client: httpx.Client, purchase: Purchase) -> Reply | None:
         """Send one request, identically, until it is answered; None, and its end, where that took too long."""
-        url = f"{self._origin}/v1/{purchase.protocol}/{OPERATION}"
-        headers = {"Content-Type": "application/json", "Idempotency-Key": purchase.key, **credential}
         until = time.monotonic() + PATIENCE
         while True:
             purchase.sends += 1
             try:
-                reply = exchange(client, "POST", url, headers, BODY)
+                reply = exchange(client, "POST", self._origin + purchase.path, purchase.headers, BODY)
                 answer, pause = named(reply), reply.pause
             except ExchangeError:
                 answer, pause = LOST, 1.0

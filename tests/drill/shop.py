@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,10 @@ from tests.postgres import PostgresServer
 from tests.redis import RedisServer
 
 END_SECONDS: Final = 60.0
+NGINX: Final = "nginx"
+WAITING: Final = "#if ($asks_for_terms) { return 503; }"
+REQUEST_RATE: Final = 1500
+"""Requests a minute of one address; all buyers here have one."""
 
 
 @dataclass
@@ -37,12 +42,25 @@ class Shop:
     replicas: list[Service]
     probe: int
 
-    def restart(self, replica: Service) -> None:
-        """Stop a replica in good order, wait for its end, and start it again."""
+    def send_callers_to(self, *replicas: Service, terms: bool = True) -> None:
+        """Have nginx reload a configuration with these replicas; without `terms` those wait who ask for them."""
+        port, folder = int(self.origin.rpartition(":")[2]), self.processes.directory / NGINX
+        text = configuration(port, replicas[0].port, folder, *(other.port for other in replicas[1:]))
+        if not terms:
+            text = text.replace(WAITING, WAITING.removeprefix("#"))
+        (folder / "nginx.conf").write_text(text, encoding="utf-8")
+        self.processes._running[NGINX].send_signal(signal.SIGHUP)
+
+    def stop(self, replica: Service) -> None:
+        """Stop a replica in good order, and wait for its end."""
         process = self.processes._running[replica.name]
         process.terminate()
         process.wait(END_SECONDS)
         replica.end()
+
+    def restart(self, replica: Service) -> None:
+        """Stop a replica in good order, and start it again."""
+        self.stop(replica)
         replica.start()
 
     def received(self) -> dict[str, int]:
@@ -51,7 +69,7 @@ class Shop:
 
     def booked(self) -> dict[str, int]:
         """Return what our books say was sold over each protocol, as `ranking-evaluate sales` does."""
-        command = [PROGRAM, "sales", "--by", "network", "--format", "json"]
+        command = [str(PROGRAM), "sales", "--by", "network", "--format", "json"]
         environment = {"HOME": str(self.processes.directory), **self.replicas[0].environment}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         sold = {line["network"]: int(line["sold"]) for line in json.loads(done.stdout)["totals"]}
@@ -83,9 +101,8 @@ def shop() -> Iterator[Shop]:
             "DATABASE_URL": postgres.new_database(),
             "RATE_STORAGE_URL": redis.url,
             "TRUSTED_PROXIES": LOOPBACK,
-            # All buyers here have one address.
-            "REQUEST_RATE": "6000/minute",
-            "PAYMENT_RATE": "6000/minute",
+            "REQUEST_RATE": f"{REQUEST_RATE}/minute",
+            "PAYMENT_RATE": f"{REQUEST_RATE}/minute",
             "X402_FACILITATOR_URL": facilitator.url,
             # What dies in the middle of a payment is over soon.
             "VERIFY_TIMEOUT": "5",
@@ -95,8 +112,8 @@ def shop() -> Iterator[Shop]:
         replicas = [Service(processes, f"replica-{number}", environment) for number in (1, 2)]
         for replica in replicas:
             replica.start()
-        folder = processes.directory / "nginx"
+        folder = processes.directory / NGINX
         text = configuration(port, replicas[0].port, folder, replicas[1].port)
-        stack.enter_context(nginx(processes, "nginx", text, port))
+        stack.enter_context(nginx(processes, NGINX, text, port))
         probe = stack.enter_context(proxy_probe(origin))
         yield Shop(processes, origin, protocols, facilitator, postgres, redis, replicas, probe)
