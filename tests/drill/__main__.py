@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.drill.buyers import PRICE, Crowd, Purchase, Seen
+from tests.drill.faults import nothing
 from tests.drill.shop import Shop, shop
 from tests.drill.steps import STEPS, Step
 from tests.drill.watch import Watch
@@ -119,8 +120,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="scripts/drill", description=__doc__)
     parser.add_argument("--short", action="store_true", help="only the steps that the CI takes")
     parser.add_argument("--only", metavar="TEXT", default="", help="only the steps whose name has this in it")
+    parser.add_argument("--quiet-minutes", type=float, default=2, help="how long nothing happens in the first step")
     given = parser.parse_args()
     steps = [step for step in STEPS if (step.is_short or not given.short) and given.only in step.name]
+    steps = [replace(step, seconds=60 * given.quiet_minutes) if step.fault is nothing else step for step in steps]
     faults: list[str] = []
     began = time.monotonic()
     with shop() as running, Crowd(running.protocols, running.origin) as crowd:
