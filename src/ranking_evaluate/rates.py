@@ -201,7 +201,7 @@ def _redis(url: str) -> RedisStorage:
             implementation="redispy",
             key_prefix="ranking-evaluate",
             # A connection from before a restart of Redis breaks at its next use, and a new one takes its place.
-            retry=Retry(NoBackoff(), 1),
+            retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # Passed on to the client as it is.
             socket_timeout=REDIS_SECONDS,
             socket_connect_timeout=REDIS_SECONDS,
         )

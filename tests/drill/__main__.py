@@ -119,10 +119,14 @@ def main() -> int:
     """Take the steps, print a row for each as it ends, and return the exit code."""
     parser = argparse.ArgumentParser(prog="scripts/drill", description=__doc__)
     parser.add_argument("--short", action="store_true", help="only the steps that the CI takes")
-    parser.add_argument("--only", metavar="TEXT", default="", help="only the steps whose name has this in it")
+    parser.add_argument(
+        "--only", metavar="TEXT", nargs="+", default=[""], help="only steps whose name has one of these"
+    )
     parser.add_argument("--quiet-minutes", type=float, default=2, help="how long nothing happens in the first step")
     given = parser.parse_args()
-    steps = [step for step in STEPS if (step.is_short or not given.short) and given.only in step.name]
+    steps = [
+        step for step in STEPS if (step.is_short or not given.short) and any(text in step.name for text in given.only)
+    ]
     steps = [replace(step, seconds=60 * given.quiet_minutes) if step.fault is nothing else step for step in steps]
     faults: list[str] = []
     began = time.monotonic()

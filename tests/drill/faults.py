@@ -17,6 +17,7 @@ from typing import Final
 import httpx
 import psycopg
 
+from ranking_evaluate.cli.payers import PAYERS
 from tests.drill.buyers import ANSWER, BODY, Purchase, Seen
 from tests.drill.shop import REQUEST_RATE, Shop
 from tests.expensive import LARGE_SALE
@@ -233,8 +234,14 @@ UNPAID: Final = {"Content-Type": "application/json", "Idempotency-Key": "drill_n
 
 
 def sold_so_far(seen: Seen) -> list[Purchase]:
-    """Return one purchase over each protocol that ended with its answer."""
-    return list({each.protocol: each for each in seen.purchases if each.ended == "200"}.values())
+    """Return one purchase over each protocol that ended with its answer, once there is one."""
+    until = time.monotonic() + SETTLING_SECONDS
+    while time.monotonic() < until:
+        found = {each.protocol: each for each in list(seen.purchases) if each.ended == "200"}
+        if len(found) == len(PAYERS):
+            return list(found.values())
+        time.sleep(0.1)
+    raise AssertionError("nobody bought")
 
 
 def resend(purchase: Purchase, origin: str) -> httpx.Response:
