@@ -97,7 +97,7 @@ class CountedStore:
 
 async def test_however_many_ask_the_store_is_asked_once_a_second() -> None:
     store, clock = CountedStore(), FixedClock()
-    health = StoreHealth(store, clock)
+    health = StoreHealth(store, clock)  # type: ignore[arg-type]
     store.may_answer.clear()
     waiting = [asyncio.create_task(health.reason()) for _ in range(1000)]
     await asyncio.sleep(0.01)
@@ -117,7 +117,7 @@ async def test_however_many_ask_the_store_is_asked_once_a_second() -> None:
 
 async def test_a_caller_that_leaves_takes_the_answer_from_nobody() -> None:
     store = CountedStore()
-    health = StoreHealth(store)
+    health = StoreHealth(store)  # type: ignore[arg-type]
     store.may_answer.clear()
     leaving, staying = asyncio.create_task(health.reason()), asyncio.create_task(health.reason())
     await asyncio.sleep(0.01)
