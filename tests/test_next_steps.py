@@ -81,10 +81,10 @@ class Market(Shop):
         else:
             await self.store.move(row.claim, OperatorRelease("operator", "the chain"))
 
-    def client(self, taken: frozenset[str] = BOTH, **release: str) -> httpx.AsyncClient:
-        """Return a way to the service, which takes these protocols and is of this release."""
+    def client(self, taken: frozenset[str] = BOTH, **purchases_of: str) -> httpx.AsyncClient:
+        """Return a way to the service, which takes these protocols and is of this release and payment rate."""
         protocols: tuple[ScriptedProtocol, ...] = (self.protocol, self.other)
-        purchases = self.new_purchases(chains=self.chains, **release)
+        purchases = self.new_purchases(chains=self.chains, **purchases_of)
         served = app.build_app(
             Parts(
                 chains=self.chains,
@@ -511,9 +511,8 @@ async def test_what_is_not_sold_here_is_bought_over_the_other_protocol(market: M
     assert len(market.paid) == 1
 
 
-async def test_where_sales_have_ended_nothing_is_signed(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(market.purchases, "_rates", Rates("memory://", None, "0/day"))
-    async with market.client() as client:
+async def test_where_sales_have_ended_nothing_is_signed(market: Market) -> None:
+    async with market.client(payment_rate="0/day") as client:
         agent = market.agent(client)
         assert await agent.buy() == "stopped: over"
     assert agent.heard == [("PAYMENT_UNAVAILABLE", "ended")]
