@@ -1,8 +1,9 @@
-"""What every test may use, and the two tiers of tests.
+"""What every test may use, and the tiers of tests.
 
 `scripts/test unit` runs the tests that need Python alone: no chain, Node, browser, database or cache server, and no
-network beyond this machine. `scripts/test` runs everything. A test belongs to the unit tier unless its folder or module
-is in BEYOND_UNIT, or it carries the mark `beyond_unit`.
+network beyond this machine. A test belongs to it unless its folder or module is in BEYOND_UNIT, or it carries the mark
+`beyond_unit`. `scripts/test` runs those and all others, but for two folders that have scripts of their own:
+`scripts/faults` and `scripts/judges`. `.ci/run` calls all three; tests/test_tiers.py holds them together.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ BEYOND_UNIT: Final = (
     "attempts/test_migrations.py",  # PostgreSQL, processes that are killed.
     "attempts/test_neighbours.py",  # Processes that share a store.
     "attempts/test_postgres.py",
+    "attempts/test_power.py",  # Hundreds of power cuts.
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
     "cli/test_pay_tls.py",  # A process for each certificate.
@@ -46,7 +48,6 @@ BEYOND_UNIT: Final = (
     "payments/test_mpp.py",  # A chain.
     "server/test_connection.py",  # Waits for deadlines.
     "test_deadline.py",  # Holds its loop up.
-    "test_lifecycle_machine.py",  # PostgreSQL; hundreds of long histories.
     "test_next_steps.py",  # Hundreds of purchases, each with a store of its own.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Final
@@ -31,6 +32,8 @@ class LedgerNode(FaultyFacilitator):
 
     Attributes:
         is_silent: Whether it answers nobody.
+        is_busy: Whether it answers one question in fifty with an error.
+        asked_at: When somebody asked last, by the monotonic clock.
     """
 
     def __init__(
@@ -46,14 +49,16 @@ class LedgerNode(FaultyFacilitator):
         self._chain_id, self._clock, self._landed, self._names, self._terms = chain_id, clock, landed, names, terms
         self._random = random.Random(seed)
         self._genesis = int(clock()) - BLOCKS_BEFORE
-        self.is_silent = False
+        self.is_silent = self.is_busy = False
+        self.asked_at = time.monotonic()
         super().__init__(lambda path, body: (500, b""))
 
     def answer(self, handler: BaseHTTPRequestHandler, path: str, body: bytes) -> None:
-        """Answer one question; one in two hundred is answered with an error, as a busy node does."""
+        """Answer one question."""
+        self.asked_at = time.monotonic()
         call = json.loads(body)
         said: dict[str, Any] = {"jsonrpc": "2.0", "id": call["id"]}
-        if self.is_silent or self._random.random() < 0.005:
+        if self.is_silent or (self.is_busy and self._random.random() < 0.02):
             said["error"] = {"code": -32005, "message": "limit exceeded"}
         else:
             said["result"] = self._ask(call["method"], call["params"])

@@ -86,10 +86,10 @@ LEASE_SECONDS: Final = 25.0
 DAY: Final = 24 * 3600.0
 HEALING_STEP: Final = 10.0
 """Seconds by which time goes on between two looks at what is uncertain."""
-HEALING_SECONDS: Final = 0.4
-"""Seconds of ours that this takes: enough for a round about every purchase of a trial."""
-HEALED_WITHIN: Final = 600 + FINAL_AFTER + 2 * ROUNDS_APART
-"""Seconds after a payment's last one within which the chain has decided: one question may meet a busy node."""
+QUIET_SECONDS: Final = 0.25
+"""Seconds without a question to the chain after which all that was due has been asked."""
+HEALED_WITHIN: Final = 600 + FINAL_AFTER + 60 + 2 * HEALING_STEP
+"""Seconds after a payment's last one within which the chain has decided, give or take two steps."""
 POINT_SECONDS: Final = 1.5
 """How long a service is given to come to the point at which it dies."""
 TOLD_EVERY: Final = 50
@@ -446,15 +446,17 @@ class Shop:
     async def heal(self) -> None:
         """Wait until the services have decided by the chain what is uncertain; now and then one is killed meanwhile."""
         doomed = self.random.random() < 0.3
-        # Whoever is killed between two rounds has found nothing, and begins anew.
-        within = HEALED_WITHIN + (ROUNDS_APART if doomed else 0)
+        assert self.node is not None
+        self.node.is_busy = self.random.random() < 0.1
+        # Whoever is killed between two rounds has found nothing, and begins anew; a round that fails is made again.
+        within = HEALED_WITHIN + (ROUNDS_APART if doomed else 0) + (10 * ROUNDS_APART if self.node.is_busy else 0)
         query = "SELECT key, valid_before FROM attempts WHERE state IN ('uncertain', 'settling') AND updated_at > ?"
         while found := self.witness.ask(query, self.now - DAY):
             if all(self.now > last + within for _, last in found):
                 self.report.violations += [f"keeper: {key} is not decided in time" for key, _ in found]
                 return
             self.strings.shift += HEALING_STEP
-            await asyncio.sleep(HEALING_SECONDS)
+            await self.all_asked()
             if doomed:
                 doomed = False
                 chosen = self.random.randrange(len(self.replicas.ports))
@@ -462,6 +464,13 @@ class Shop:
                 self.replicas.kill(chosen)
                 self.report.kills["while the chain is asked"] += 1
                 await self.replicas.revive([chosen])
+
+    async def all_asked(self) -> None:
+        """Return when the services have asked the chain about all that was due."""
+        assert self.node is not None
+        began = time.monotonic()
+        while time.monotonic() < max(began, self.node.asked_at) + QUIET_SECONDS:  # noqa: ASYNC110 - A node has no event.
+            await asyncio.sleep(0.02)
 
     def judge(self) -> None:
         """Hold what was observed against the invariants."""

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -85,6 +86,13 @@ class TwoChains:
     def operator(self, *arguments: str, **environment: str) -> Result:
         return CliRunner().invoke(app, arguments, env={**self.environment, **environment, "COLUMNS": "200"})
 
+    def checked(self, key: str, *options: str) -> str:
+        """Return what `show --check` prints once the payment's block is final."""
+        give_up = time.monotonic() + 20
+        while "not final yet" in (seen := self.operator("attempts", "show", key, "--check", *options).stdout):
+            assert time.monotonic() < give_up
+        return seen
+
     def sales(self) -> dict[str, int]:
         """Return how many were sold, by network."""
         done = self.operator("sales", "--by", "network", "--format", "json")
@@ -106,7 +114,8 @@ def spend_controls(network: str, asset: str) -> SpendControls:
 
 @pytest.fixture(scope="module")
 def chains() -> Iterator[TwoChains]:
-    own = {"RANKING_EVALUATE_SETTLE_TIMEOUT": "10"}
+    # An operator decides here, not the chain before it.
+    own = {"RANKING_EVALUATE_SETTLE_TIMEOUT": "10", "RANKING_EVALUATE_RECONCILE": "off"}
     with ExitStack() as stack:
         running = stack.enter_context(Sandbox(x402_networks=(LOCAL, SECOND_LOCAL), environment=own))
         facilitator = stack.enter_context(FaultyFacilitator(forward_to(running.info["x402"]["facilitator"])))
@@ -127,7 +136,7 @@ def check_bought_on_the_second(chains: TwoChains, key: str, receipt: dict[str, A
     assert not chains.funded.is_confirmed(receipt["transaction"])
     said = chains.attempt(key)
     assert (said["state"], said["network"], said["transaction"]) == ("settled", SECOND_LOCAL, receipt["transaction"])
-    shown = json.loads(chains.operator("attempts", "show", key, "--check", "--json").stdout)
+    shown = json.loads(chains.checked(key, "--json"))
     assert (shown["network"], shown["transaction"]) == (SECOND_LOCAL, receipt["transaction"])
     assert shown["chain"]["transaction"] == receipt["transaction"]
 
@@ -318,7 +327,7 @@ def test_an_uncertain_payment_is_found_on_its_own_chain_and_decided_with_its_tra
     wrong = chains.operator("attempts", "show", key, "--check", RANKING_EVALUATE_X402_RPC_URL=swapped)
     assert f"X402_RPC_URL is on {other}, the payment on {network}" in wrong.stdout
 
-    seen = chains.operator("attempts", "show", key, "--check").stdout
+    seen = chains.checked(key)
     [advised] = re.findall(r"ranking-evaluate (attempts settle .*)", seen)
     assert chains.operator(*advised.split()).exit_code == 0
     shown = json.loads(chains.operator("attempts", "show", key, "--json").stdout)
