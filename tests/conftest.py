@@ -39,8 +39,13 @@ BEYOND_UNIT: Final = (
     "cli/test_terminal.py",  # A process on a terminal for each thing that a command may print.
     "cli/test_sales.py",  # PostgreSQL.
     "contract/test_runnable_cases.py",  # Node.
+    "contract/test_document.py",  # Thousands of generated inputs against every schema.
+    "core/test_paired.py",  # Thousands of generated comparisons against SciPy.
     "evaluations/test_processes.py",  # Worker processes.
+    "http/test_preflight.py",  # Thousands of generated inputs, each sent twice.
     "http/test_wire.py",  # Served processes.
+    "interchange/test_convert.py",  # Hundreds of generated collections.
+    "interchange/test_merge.py",  # Hundreds of generated collections.
     "oracles/test_peers.py",  # Other tools, of which one runs in a process of its own.
     "payments/test_cdp.py",  # An SDK that takes seconds to import.
     "payments/test_evm.py",  # A chain.

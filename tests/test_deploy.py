@@ -227,7 +227,7 @@ def test_git_takes_no_secret(made: Path) -> None:
         "asked",
         "tools/docker",
         "tools/sudo",
-        *(f"deploy/{path.name}" for path in (ROOT / "deploy").iterdir() if path.is_file()),
+        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy").rglob("*") if path.is_file()),
     }
 
 

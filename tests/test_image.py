@@ -75,6 +75,6 @@ def test_each_deadline_outlasts_the_one_within() -> None:
     assert seconds(r"stop_grace_period: (\d+)s", COMPOSE) > graceful + recording
     assert seconds(r"proxy_read_timeout (\d+)s", NGINX) > graceful
     assert seconds(r"\n        keepalive_timeout (\d+)s", NGINX) < Limits().head_seconds
-    assert "proxy_next_upstream off;" in NGINX
+    assert "proxy_next_upstream error;" in NGINX
     proxy = seconds(r"ipv4_address: 172\.31\.84\.(\d+)", COMPOSE)
     assert seconds(r"TRUSTED_PROXIES: 172\.31\.84\.(\d+)", COMPOSE) == proxy

@@ -43,6 +43,9 @@ BAD_BODY: Final = b'{"queries":[]}'
 BOTH: Final = frozenset({"scripted", "other"})
 
 
+NO_CHAINS: Final = Chains(())
+
+
 class Market(Shop):
     """The shop with its routes, a wallet that sees what was paid, and an operator, if there is one who reconciles."""
 
@@ -52,7 +55,7 @@ class Market(Shop):
         self.other.settler = self.settle
         self.paid: list[str] = []
         self.operator = True
-        self.chains = Chains(())
+        self.chains = NO_CHAINS
         self.mends: Callable[[], None] = lambda: None
 
     def new_purchases(self, payment_rate: str | None = None, **named: Any) -> Purchases:
@@ -84,7 +87,8 @@ class Market(Shop):
     def client(self, taken: frozenset[str] = BOTH, **purchases_of: str) -> httpx.AsyncClient:
         """Return a way to the service, which takes these protocols and is of this release and payment rate."""
         protocols: tuple[ScriptedProtocol, ...] = (self.protocol, self.other)
-        purchases = self.new_purchases(chains=self.chains, **purchases_of)
+        own = purchases_of or self.chains is not NO_CHAINS
+        purchases = self.new_purchases(chains=self.chains, **purchases_of) if own else self.purchases
         served = app.build_app(
             Parts(
                 chains=self.chains,

@@ -811,6 +811,25 @@ async def test_money_that_could_not_be_recorded_in_a_minute_is_recorded_afterwar
     assert (delivery.replayed, delivery.receipt, shop.settlements) == (True, "receipt of first", 1)
 
 
+async def test_unrecorded_money_is_one_alarm_for_a_purchase_and_a_line_says_when_it_was_recorded(shop: Shop) -> None:
+    tries = 0
+
+    def fails_thrice(name: str, event: object) -> None:
+        nonlocal tries
+        if isinstance(event, RecordSettled):
+            tries += 1
+            if tries <= 3:
+                raise StoreUnavailable("away")
+
+    shop.purchases = shop.new_purchases(record_again=0.01)
+    shop.store.before = fails_thrice
+    with structlog.testing.capture_logs() as lines:
+        assert (await shop.buy(shop.signed())).receipt == "receipt of first"
+    assert tries == 4
+    told = [line["event"] for line in lines]
+    assert told.count("money moved and is not recorded yet") == told.count("money that moved is recorded at last") == 1
+
+
 async def test_a_shutdown_waits_for_a_record_of_money_and_not_for_ever(shop: Shop) -> None:
     shop.purchases = shop.new_purchases(record_for=0.05)
     shop.store.before = failing_always(RecordSettled, StoreUnavailable("full"))

@@ -62,6 +62,7 @@ def test_without_any_variable_the_published_defaults_hold() -> None:
         reconcile=True,
         log_level="info",
         metrics_port=None,
+        metrics_host="127.0.0.1",
         security_contact=None,
     )
 
@@ -92,6 +93,7 @@ def test_every_variable_is_read() -> None:
         "RECONCILE": "off",
         "LOG_LEVEL": "DEBUG",
         "METRICS_PORT": "9100",
+        "METRICS_HOST": "10.1.2.3",
         "SECURITY_CONTACT": "mailto:security@rank.example",
         "PREVIOUS_ORIGIN": "https://previous.rank.example/",
         "WALLET_KEY": "0x" + "11" * 32,
@@ -137,6 +139,7 @@ def test_every_variable_is_read() -> None:
         reconcile=False,
         log_level="debug",
         metrics_port=9100,
+        metrics_host="10.1.2.3",
         security_contact="mailto:security@rank.example",
         previous_origin="https://previous.rank.example",
     )
@@ -214,6 +217,7 @@ WRONG = [
     ("RECONCILE", "yes", "neither chain nor off"),
     ("LOG_LEVEL", "verbose", "debug, info, warning, error"),
     ("METRICS_PORT", "65536", "port"),
+    ("METRICS_HOST", "everywhere", "not an IP address"),
     ("SECURITY_CONTACT", "security@rank.example", "mailto:"),
 ]
 

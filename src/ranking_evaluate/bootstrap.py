@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from fastapi import FastAPI
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.attempts.watched import WatchedStore
@@ -17,6 +19,7 @@ from ranking_evaluate.evaluations.processes import cores
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
 from ranking_evaluate.keeper import CALLS_A_SECOND
+from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.cdp import CdpUnusable
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.pace import Pace
@@ -67,6 +70,10 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
         settle_timeout=settings.settle_timeout,
         previous_origin=settings.previous_origin,
     )
+    telemetry.begin_series([protocol.wire.name for protocol in protocols], [each.id for each in OPERATIONS])
+    telemetry.READY.labels("store").set_function(lambda: not store.has_failed)
+    for protocol in protocols:
+        telemetry.READY.labels(protocol.wire.name).set_function(partial(_is_ready, protocol))
     return build_app(
         Parts(
             store=store,
@@ -82,6 +89,10 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
             security_contact=settings.security_contact,
         )
     )
+
+
+def _is_ready(protocol: PaymentProtocol) -> bool:
+    return protocol.ready().ready
 
 
 def configured(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> tuple[PaymentProtocol, ...]:

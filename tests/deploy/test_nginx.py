@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -272,3 +276,80 @@ def test_an_answer_that_is_longer_than_every_buffer_passes(client: httpx.Client,
     direct = httpx.get(f"{usual.origin}/openapi.json", trust_env=False)
     assert len(direct.content) > 130_000
     assert client.get("/openapi.json").content == direct.content
+
+
+# Replicas that come and go.
+
+
+@contextmanager
+def two_replicas(place: Neighbourhood, ports: tuple[int, int]) -> Iterator[httpx.Client]:
+    """A proxy before two addresses, and a caller."""
+    port = free_port()
+    name = f"nginx-two-{port}"
+    text = configuration(port, ports[0], place.processes.directory / name)
+    first = f"server 127.0.0.1:{ports[0]} max_fails=0;"
+    text = text.replace(first, f"{first} server 127.0.0.1:{ports[1]} max_fails=0;")
+    with (
+        nginx(place.processes, name, text, port) as origin,
+        httpx.Client(base_url=origin, trust_env=False, timeout=30) as client,
+    ):
+        yield client
+
+
+def test_a_refused_connection_is_passed_on_to_the_other_replica(place: Neighbourhood, usual: Service) -> None:
+    with two_replicas(place, (free_port(), usual.port)) as client:
+        for _ in range(40):
+            headers = {"Idempotency-Key": new_key(), "Content-Type": "application/json"}
+            assert client.post(PATH, content=BODY, headers=headers).status_code == 402
+
+
+class Deaf:
+    """A server that takes a whole request, and hangs up."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.requests = 0
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                taken, _ = self._listener.accept()
+                with taken:
+                    if b"POST" in taken.recv(65536):
+                        self.requests += 1
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def test_a_post_that_was_sent_is_passed_on_to_nobody(place: Neighbourhood) -> None:
+    one, other = Deaf(), Deaf()
+    with two_replicas(place, (one.port, other.port)) as client:
+        for number in range(1, 7):
+            headers = {"Idempotency-Key": new_key(), "Content-Type": "application/json"}
+            answer = client.post(PATH, content=BODY, headers=headers)
+            check(answer, "STATE_UNAVAILABLE")
+            assert answer.headers["x-request-id"] == answer.json()["requestId"]
+            assert one.requests + other.requests == number
+    one.close()
+    other.close()
+
+
+def test_what_the_proxy_refuses_by_itself_has_a_line_with_the_id_that_the_caller_sees(place: Neighbourhood) -> None:
+    folder = place.processes.directory
+    port = free_port()
+    name = f"nginx-log-{port}"
+    text = configuration(port, free_port(), folder / name)
+    text = text.replace("access_log /dev/stdout failures", f"access_log {folder / name / 'failures.log'} failures")
+    with (
+        nginx(place.processes, name, text, port) as origin,
+        httpx.Client(base_url=origin, trust_env=False, timeout=30) as client,
+    ):
+        answer = client.post(PATH, content=BODY, headers={"Idempotency-Key": new_key()})
+    assert answer.status_code == 503
+    lines = [json.loads(line) for line in (folder / name / "failures.log").read_text().splitlines()]
+    [line] = [line for line in lines if line["request_id"] == answer.json()["requestId"]]
+    assert (line["status"], line["event"]) == (503, "proxy")
+    assert "127.0.0.1" not in json.dumps({key: value for key, value in line.items() if key != "upstream"})

@@ -37,6 +37,7 @@ from ranking_evaluate.attempts.events import Event, RecordSettled, Submit
 from ranking_evaluate.attempts.postgres import PostgresStore
 from ranking_evaluate.attempts.sqlite import SqliteStore
 from ranking_evaluate.cli.serve import serve
+from ranking_evaluate.payments.clock import ClockWatch
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.protocol import Credential, Offer, Settlement, Verification
 from ranking_evaluate.payments.x402.protocol import X402Protocol
@@ -277,6 +278,8 @@ def live(life: Life) -> None:
     # Nobody waits for minutes here: the clock is moved, and what is due is to be seen at once.
     patch.setattr(keeper, "LOOK_SECONDS", 0.05)
     patch.setattr(bootstrap, "CALLS_A_SECOND", 2_000)
+    # The clocks are off on purpose.
+    patch.setattr(ClockWatch, "start", lambda watch: None)
     run = start.run
     patch.setattr(start, "run", lambda app, *args, **named: run(doom_answers(app, doom), *args, **named))
     serve(host="127.0.0.1", port=life.port)

@@ -303,6 +303,8 @@ def _street(ground: Any, folder: Path) -> Iterator[Street]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ranking_evaluate.keeper.LOOK_SECONDS", 0.2)
         patch.setattr("ranking_evaluate.bootstrap.CALLS_A_SECOND", 200)
+        # The clocks are off on purpose.
+        patch.setattr("ranking_evaluate.payments.clock.ClockWatch.start", lambda watch: None)
         with served(folder / "attempts.db", environment) as service:
             yield Street(running, faulty, proxy, service)
 

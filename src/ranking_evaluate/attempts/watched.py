@@ -114,6 +114,11 @@ class WatchedStore:
         with telemetry.store_call("refund"):
             return await self._store.refund(sale, transaction, audit, key)
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether the last try to write failed."""
+        return self._fault is not None
+
     async def check_writable(self) -> None:
         """Raise what the last try to write came to, when it failed."""
         if self._fault is not None:

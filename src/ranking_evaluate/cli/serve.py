@@ -62,7 +62,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
     from ranking_evaluate.cli.checks import nothing_sold
     from ranking_evaluate.http.early_refusals import EarlyRefusals
     from ranking_evaluate.http.requests import counted_as
-    from ranking_evaluate.purchase import RECORD_FOR
+    from ranking_evaluate.recording import RECORD_FOR
     from ranking_evaluate.server import start
     from ranking_evaluate.server.limits import Limits
 
@@ -71,7 +71,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
         telemetry.configure_logs(settings.log_level)
         listener = start.listen(host, port)
         if settings.metrics_port is not None:
-            _serve_metrics(settings.metrics_port)
+            _serve_metrics(settings.metrics_host, settings.metrics_port)
         telemetry.logger().info("serving", address=f"http://{host}:{port}", origin=settings.public_origin)
         reason = nothing_sold(app.state.parts)
         if reason is not None:
@@ -116,11 +116,11 @@ def _explain(failure: Exception) -> str:
             return f"The service cannot start: {type(failure).__name__}."
 
 
-def _serve_metrics(port: int) -> None:
+def _serve_metrics(host: str, port: int) -> None:
     from ranking_evaluate import telemetry
 
     try:
-        telemetry.serve_metrics(port)
+        telemetry.serve_metrics(host, port)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingsError([f"{PREFIX}METRICS_PORT: cannot listen on port {port}: {reason}"]) from None
+        raise SettingsError([f"{PREFIX}METRICS_PORT: cannot listen on {host} port {port}: {reason}"]) from None

@@ -6,6 +6,7 @@ import functools
 import gc
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import FrameType
@@ -14,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import httptools
 import uvicorn
 
+from ranking_evaluate import telemetry
 from ranking_evaluate.server import open_files
 from ranking_evaluate.server.connection import BoundedConnection
 from ranking_evaluate.server.limits import Limits
@@ -190,6 +192,13 @@ class _Server(uvicorn.Server):
         """Begin to end at the first signal; at a second interrupt uvicorn would drop the requests under way."""
         if not self.should_exit:
             super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, and say when that begins and when all is answered."""
+        began = time.monotonic()
+        telemetry.logger().info("ending", connections=len(self.server_state.connections))
+        await super().shutdown(sockets)
+        telemetry.logger().info("ended", seconds=round(time.monotonic() - began, 1))
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, without a line in the log where that fails."""

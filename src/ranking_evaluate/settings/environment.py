@@ -49,6 +49,7 @@ class Settings:
     reconcile: bool
     log_level: str
     metrics_port: int | None
+    metrics_host: str
     security_contact: str | None
     previous_origin: str | None = None
 

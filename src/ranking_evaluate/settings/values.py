@@ -150,6 +150,14 @@ def challenge_seconds(value: str) -> int:
     return seconds
 
 
+def metrics_host(value: str) -> str:
+    """Return an IP address to listen on."""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise ValueError("not an IP address, such as 127.0.0.1 or 0.0.0.0") from None
+
+
 def reconcile(value: str) -> bool:
     """Return whether the service asks the chain about uncertain payments."""
     if value not in {"chain", "off"}:

@@ -122,7 +122,15 @@ _TABLE: Final = (
         default="chain",
     ),
     Variable(Group.SERVICE, "LOG_LEVEL", values.level, "`debug`, `info`, `warning` or `error`.", default="info"),
-    Variable(Group.SERVICE, "METRICS_PORT", values.port, "The port on 127.0.0.1 that serves Prometheus metrics."),
+    Variable(Group.SERVICE, "METRICS_PORT", values.port, "The port that serves Prometheus metrics."),
+    Variable(
+        Group.SERVICE,
+        "METRICS_HOST",
+        values.metrics_host,
+        "The address that METRICS_PORT listens on. Metrics have no names of callers and need no secret: give them to a "
+        "network of your own alone.",
+        default="127.0.0.1",
+    ),
     Variable(
         Group.LIMITS,
         "REQUEST_RATE",

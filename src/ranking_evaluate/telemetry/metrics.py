@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Final
@@ -17,8 +17,6 @@ from prometheus_client import (
 )
 
 from ranking_evaluate.release import VERSION
-
-LOOPBACK: Final = "127.0.0.1"
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # The library left it so.
 
@@ -120,11 +118,53 @@ CLOCK_OFFSET: Final = Gauge(
     ["against", "protocol"],
     registry=REGISTRY,
 )
+READY: Final = Gauge(
+    "ranking_evaluate_ready",
+    "Whether this part can be used now, as /readyz says: store, or a configured protocol.",
+    ["part"],
+    registry=REGISTRY,
+)
 RATE_STORAGE_FAILURES: Final = Counter(
     "ranking_evaluate_rate_storage_failures",
     "Times that the shared rate storage failed, after which each replica counted alone for a while.",
     registry=REGISTRY,
 )
+
+
+ALARM_NAMES: Final = ("unrecorded_money", "settled_after_release", "replay_differs", "no_transaction_hash")
+"""What `alarm` may be about; each has a rule in deploy/prometheus/alerts.yml."""
+
+_FAILURES: Final = {
+    "500": ("INTERNAL",),
+    "503": ("OVERLOADED", "PAYMENT_UNAVAILABLE", "STATE_UNAVAILABLE"),
+    "429": ("RATE_LIMITED",),
+}
+_STORE_CALLS: Final = ("read", "reserve", "move", "find", "recent", "under_way", "audits", "purge", "check_writable")
+
+
+def begin_series(protocols: Sequence[str], operations: Sequence[str]) -> None:
+    """Show every series that an alarm looks at, at 0.
+
+    A series that is born with its first event has not increased by then, so that no rule would see the first of a kind.
+    """
+    for what in ALARM_NAMES:
+        ALARMS.labels(what)
+    for why in ("full", "late", "lost"):
+        EVALUATIONS_REFUSED.labels(why)
+    for call in _STORE_CALLS:
+        _STORE_FAILURES.labels(call)
+    for protocol in protocols:
+        for outcome in ("Settled", "Refused", "NotSent", "Uncertain"):
+            _SETTLEMENTS.labels(protocol, outcome)
+        for outcome in ("landed", "never landed", "unknown", "failed"):
+            _ROUNDS.labels(protocol, outcome)
+        for state in ("settled", "released"):
+            _DECISIONS.labels(protocol, state)
+    places = [("", ""), *((operation, protocol) for operation in operations for protocol in protocols)]
+    for operation, protocol in places:
+        for status, codes in _FAILURES.items():
+            for code in codes:
+                REQUESTS.labels(operation, protocol, status, code)
 
 
 def count_settlement(protocol: str, outcome: str, seconds: float) -> None:
@@ -166,6 +206,6 @@ def store_call(call: str) -> Iterator[None]:
         _STORE_SECONDS.labels(call).observe(perf_counter() - began)
 
 
-def serve_metrics(port: int) -> None:
-    """Serve the metrics on a port of the loopback interface, in a thread; raises OSError when it is taken."""
-    start_http_server(port, LOOPBACK, REGISTRY)
+def serve_metrics(host: str, port: int) -> None:
+    """Serve the metrics, in a thread; raises OSError when the address cannot be taken."""
+    start_http_server(port, host, REGISTRY)

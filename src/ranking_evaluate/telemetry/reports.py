@@ -60,6 +60,6 @@ def log_request(request: Request) -> None:
 
 
 def alarm(what: str, text: str, **facts: str | None) -> None:
-    """Write an error line that an operator must see, and count it."""
+    """Write an error line that an operator must see, and count it; `what` is one of `ALARM_NAMES`."""
     ALARMS.labels(what).inc()
     logger().error(text, alarm=what, **facts)
