@@ -398,10 +398,7 @@ async def test_a_verification_that_was_answered_in_time_counts_though_the_loop_c
     [
         ({"body": b'{"queries":[ ]}'}, "invalid-challenge: it was issued for another body"),
         ({"operation": "ranking-compare"}, "invalid-challenge: it was issued for another operation"),
-        (
-            {"release": "0.28.0"},
-            f"invalid-challenge: it was issued for another release: 0.28.0, and this is {VERSION}",
-        ),
+        ({"release": "0.28.0"}, f"invalid-challenge: it was issued for another release: 0.28.0, and this is {VERSION}"),
         ({"amount": PRICE + 1}, "invalid-challenge: it was issued for another amount"),
     ],
 )
