@@ -37,8 +37,8 @@ URI: Final = "ranking-evaluate:///"
 UNUSABLE: Final = 2
 
 INSTRUCTIONS: Final = (
-    "Scores ranked document ids against judgments, on this machine and for nothing: no wallet, no network, nothing sold."
-    " An answer is byte for byte what the paid service of this release sells. A missing label is never quietly zero: "
+    "Scores ranked document ids against judgments, on this machine and for nothing: no wallet, no network, nothing sold"
+    ". An answer is byte for byte what the paid service of this release sells. A missing label is never quietly zero: "
     "what cannot be computed is refused, with a problem that says where and what to do. Documents of the service are "
     "resources."
 )
