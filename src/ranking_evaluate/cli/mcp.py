@@ -143,7 +143,7 @@ def tools() -> dict[str, _Tool]:
             name="measure",
             title="Measure a run",
             description="Means of P, recall, RR, AP, NDCG, success and judged at each cutoff, over whole collections "
-            "of any size. It reads the two files on this machine that the paths name: TREC, MS MARCO, BEIR, JSON, gzip.",
+            "of any size. It reads the two files of this machine that the paths name: TREC, MS MARCO, BEIR, JSON, gz.",
             input_schema=MEASURE_INPUT,
             run=_measure,
         ),
