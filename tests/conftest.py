@@ -33,6 +33,7 @@ BEYOND_UNIT: Final = (
     "cli/test_attempts.py",  # Chains, PostgreSQL.
     "cli/test_demo.py",  # Chains.
     "cli/test_pay_tls.py",  # A process for each certificate.
+    "cli/test_mcp.py",  # Served processes.
     "cli/test_progress.py",  # Processes that read a large file.
     "cli/test_serve.py",  # Served processes.
     "cli/test_serve_check.py",  # A chain.

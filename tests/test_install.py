@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from ranking_evaluate.purchase import RECORD_FOR
+from ranking_evaluate.recording import RECORD_FOR
 from ranking_evaluate.server import open_files
 from ranking_evaluate.server.limits import Limits
 from ranking_evaluate.settings import VARIABLES, document, read_settings

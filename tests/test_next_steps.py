@@ -43,6 +43,9 @@ BAD_BODY: Final = b'{"queries":[]}'
 BOTH: Final = frozenset({"scripted", "other"})
 
 
+NO_CHAINS: Final = Chains(())
+
+
 class Market(Shop):
     """The shop with its routes, a wallet that sees what was paid, and an operator, if there is one who reconciles."""
 
@@ -52,7 +55,7 @@ class Market(Shop):
         self.other.settler = self.settle
         self.paid: list[str] = []
         self.operator = True
-        self.chains = Chains(())
+        self.chains = NO_CHAINS
         self.mends: Callable[[], None] = lambda: None
 
     def new_purchases(self, payment_rate: str | None = None, **named: Any) -> Purchases:
@@ -81,10 +84,11 @@ class Market(Shop):
         else:
             await self.store.move(row.claim, OperatorRelease("operator", "the chain"))
 
-    def client(self, taken: frozenset[str] = BOTH, **release: str) -> httpx.AsyncClient:
-        """Return a way to the service, which takes these protocols and is of this release."""
+    def client(self, taken: frozenset[str] = BOTH, **purchases_of: str) -> httpx.AsyncClient:
+        """Return a way to the service, which takes these protocols and is of this release and payment rate."""
         protocols: tuple[ScriptedProtocol, ...] = (self.protocol, self.other)
-        purchases = self.new_purchases(chains=self.chains, **release)
+        own = purchases_of or self.chains is not NO_CHAINS
+        purchases = self.new_purchases(chains=self.chains, **purchases_of) if own else self.purchases
         served = app.build_app(
             Parts(
                 chains=self.chains,
@@ -511,9 +515,8 @@ async def test_what_is_not_sold_here_is_bought_over_the_other_protocol(market: M
     assert len(market.paid) == 1
 
 
-async def test_where_sales_have_ended_nothing_is_signed(market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(market.purchases, "_rates", Rates("memory://", None, "0/day"))
-    async with market.client() as client:
+async def test_where_sales_have_ended_nothing_is_signed(market: Market) -> None:
+    async with market.client(payment_rate="0/day") as client:
         agent = market.agent(client)
         assert await agent.buy() == "stopped: over"
     assert agent.heard == [("PAYMENT_UNAVAILABLE", "ended")]

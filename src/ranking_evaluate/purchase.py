@@ -16,7 +16,8 @@ from typing import Final, assert_never
 from urllib.parse import urlsplit
 
 from ranking_evaluate import telemetry
-from ranking_evaluate.attempts.attempt import Attempt, State, Step
+from ranking_evaluate.affording import TOO_POOR, affords, is_in_company
+from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.decide import (
     Answerable,
     Cause,
@@ -75,6 +76,7 @@ from ranking_evaluate.payments.protocol import (
 )
 from ranking_evaluate.payments.required import payment_required
 from ranking_evaluate.rates import Rates
+from ranking_evaluate.recording import RECORD_AGAIN, RECORD_FOR, Recorder
 from ranking_evaluate.release import VERSION
 
 RESERVE_MARGIN: Final = 20.0
@@ -95,29 +97,6 @@ START_WITHIN: Final = 2.0
 It starts within milliseconds unless the process was suspended; then the lease may be over, and an operator may be
 deciding about the row.
 """
-
-RECORD_FOR: Final = 60.0
-"""Seconds after which a caller, or a shutdown, waits no longer for the record of money that moved.
-
-As long as a database takes to start again. After that the caller is told PAYMENT_UNCERTAIN, and the row is uncertain
-by its lease until the record is written.
-"""
-
-RECORD_AGAIN: Final = 0.5
-"""Seconds before that record is tried again; twice as long each time, up to `RECORD_AGAIN_AT_MOST`."""
-
-RECORD_AGAIN_AT_MOST: Final = 10.0
-
-_LOOKED_AGAIN: Final = (0.0, 0.5, 1.0)
-"""Seconds before each look at a payer's balance, while it holds the price but not what is under way as well.
-
-What is settled meanwhile leaves its balance and stops counting.
-"""
-
-_TOO_POOR: Final = (
-    "payment-insufficient: the wallet does not hold the price beside what its other purchases under way may take; when "
-    "those are done, the identical request may be sent again"
-)
 
 READ_AGAIN: Final = 5
 """How often a reservation that met another one is decided again before the caller is asked to come back.
@@ -176,13 +155,10 @@ class Purchases:
         self._settle_timeout = settle_timeout
         self._clock = clock
         self._boot_clock = boot_clock
-        self._record_for = record_for
-        self._record_again = record_again
+        self._recorder = Recorder(store, record_for, record_again)
         self._release = release
         self._previous_origin = previous_origin
         self._running: set[asyncio.Task[Delivery]] = set()
-        # Each with the instant of its first try.
-        self._recording: dict[asyncio.Task[Step], float] = {}
         self._closing = False
 
     async def buy(self, order: Order) -> Delivery:
@@ -202,14 +178,7 @@ class Purchases:
         self._closing = True
         while self._running:
             await asyncio.wait(self._running)
-        # The minute of a record began with its first try, and its caller may have waited for it already.
-        for recording, began in list(self._recording.items()):
-            await asyncio.wait([recording], timeout=max(0.0, began + self._record_for - time.monotonic()))
-        given_up = list(self._recording)
-        for recording in given_up:
-            recording.cancel()
-        if given_up:
-            await asyncio.wait(given_up)
+        await self._recorder.drain()
 
     # 1: evaluate. What cannot be delivered is never charged.
 
@@ -358,32 +327,17 @@ class Purchases:
         payee = purchase.order.payee
         try:
             async with within(self._verify_timeout):
-                in_company = payee.node_of(attempt.network) and await self._store.under_way(attempt) > 0
+                in_company = await is_in_company(self._store, payee, attempt)
                 verification = await payee.verify(purchase.payment, purchase.offer)
-                if in_company and isinstance(verification, Verified) and not await self._affords(attempt, purchase):
-                    return Rejected(_TOO_POOR)
-                return verification
+                if not in_company or not isinstance(verification, Verified):
+                    return verification
+                can_pay = await affords(self._store, payee, attempt, purchase.payment.facts)
+                return verification if can_pay else Rejected(TOO_POOR)
         except TimeoutError:
             return Unreachable("the provider did not answer in time")
         except Exception as error:  # noqa: BLE001 - nothing was sent: whatever broke, the caller may come again.
             telemetry.logger().warning("verification broke", error=type(error).__name__)
             return Unreachable("the provider could not be asked")
-
-    async def _affords(self, attempt: Attempt, purchase: Purchase) -> bool:
-        """Return whether the payer holds the price beside what its purchases under way may take, or nobody can tell.
-
-        Each of them passes a check of its own, and only one of sixteen could be paid from a wallet with one price.
-        """
-        for wait in _LOOKED_AGAIN:
-            await asyncio.sleep(wait)
-            # The balance is read first: what another purchase takes in between is then counted twice, never not at all.
-            held = await purchase.order.payee.holds(purchase.payment.facts)
-            under_way = await self._store.under_way(attempt)
-            if held is None or held >= attempt.amount + under_way:
-                return True
-            if held < attempt.amount:
-                return False
-        return False
 
     async def _submit(self, attempt: Attempt, purchase: Purchase) -> Delivery:
         before = self._boot_clock()
@@ -426,7 +380,9 @@ class Purchases:
     async def _record(self, attempt: Attempt, purchase: Purchase, outcome: Settlement) -> Delivery:
         match outcome:
             case Settled(receipt=receipt, transaction=transaction, payer=payer):
-                step = await self._record_money(attempt, RecordSettled(receipt, transaction, payer))
+                step = await self._recorder.record(attempt, RecordSettled(receipt, transaction, payer))
+                if step is None:
+                    raise self._uncertain(attempt)
                 if step.audit is not None:
                     telemetry.alarm(
                         "settled_after_release",
@@ -447,54 +403,6 @@ class Purchases:
             case _:
                 assert_never(outcome)
         return await self._lost(purchase)
-
-    async def _record_money(self, attempt: Attempt, event: RecordSettled) -> Step:
-        """Record that money moved; the caller hears of it within a minute, the record is tried until it is written."""
-        recording = asyncio.create_task(self._keep_recording(attempt, event), name="record money that moved")
-        self._recording[recording] = time.monotonic()
-        recording.add_done_callback(self._recording.pop)
-        done, _ = await asyncio.wait([recording], timeout=self._record_for)
-        if not done:
-            raise self._uncertain(attempt)
-        return await recording
-
-    async def _keep_recording(self, attempt: Attempt, event: RecordSettled) -> Step:
-        """Write SETTLED, as often as it takes: a row that its lease has made uncertain takes it as well."""
-        wait, tries, key_digest = self._record_again, 1, telemetry.key_digest(attempt.key)
-        while True:
-            try:
-                step = await self._store.move(attempt.claim, event)
-            except Exception as error:  # noqa: BLE001 - whatever fails here, the money has moved.
-                if tries == 1:
-                    # One alarm for one purchase, however long it takes.
-                    telemetry.alarm(
-                        "unrecorded_money",
-                        "money moved and is not recorded yet",
-                        reason=str(error),
-                        transaction=event.transaction,
-                        receipt=event.receipt,
-                        key_digest=key_digest,
-                    )
-                tries += 1
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, RECORD_AGAIN_AT_MOST)
-                continue
-            if tries > 1:
-                telemetry.logger().warning(
-                    "money that moved is recorded at last",
-                    tries=tries,
-                    transaction=event.transaction,
-                    key_digest=key_digest,
-                )
-            if step.attempt is None:
-                telemetry.alarm(
-                    "unrecorded_money",
-                    "money moved and its attempt is gone from the store",
-                    transaction=event.transaction,
-                    receipt=event.receipt,
-                    key_digest=key_digest,
-                )
-            return step
 
     async def _moved(self, attempt: Attempt, event: Event) -> bool:
         """Return whether the event took effect; otherwise this walk has lost its claim and decides nothing."""

@@ -349,3 +349,51 @@ def test_an_operator_at_the_wrong_database_makes_no_tables(postgres_server: Post
         app, ["attempts", "list"], env={"RANKING_EVALUATE_DATABASE_URL": postgres_server.new_database()}
     )
     assert (nothing.exit_code, "holds no attempt store" in nothing.stderr) == (2, True)
+
+
+# The chain decides, asked by the operator.
+
+
+@ONE_STORE
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_round_now_settles_what_landed(shop: Shop, protocol: str) -> None:
+    payment = shop.leave_uncertain(protocol, paid=True)
+    shop.shown_finally(payment.key)
+    tried = shop.operator("reconcile", payment.key, "--dry-run")
+    assert (tried.exit_code, shop.reads("show", payment.key)["state"]) == (0, "uncertain")
+    assert "would be settled: this payment is in transaction" in tried.stdout
+    done = shop.operator("reconcile", payment.key)
+    assert (done.exit_code, done.stderr) == (0, "")
+    shown = shop.reads("show", payment.key)
+    assert (shown["state"], [decision["who"] for decision in shown["decisions"]]) == ("settled", ["chain"])
+    assert shop.send(payment).status_code == 200
+    again = shop.operator("reconcile", payment.key)
+    assert (again.exit_code, again.stdout) == (0, f"No attempt under the key {payment.key} is uncertain.\n")
+
+
+@ONE_STORE
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_round_now_releases_what_never_landed_when_the_chain_has_said_it_twice(
+    shop: Shop, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ranking_evaluate.keeper.ROUNDS_APART", 0.1)
+    payment = shop.leave_uncertain(protocol, paid=False)
+    early = shop.operator("reconcile", payment.key)
+    assert (early.exit_code, "not decided" in early.stdout) == (1, True)
+    shop.age(payment, 900)
+    done = shop.operator("reconcile", payment.key)
+    assert done.exit_code == 0, done.output
+    assert "1 did not land" in done.stdout
+    assert shop.reads("show", payment.key)["state"] == "released"
+    assert shop.send(payment).status_code == 402
+
+
+@ONE_STORE
+def test_one_round_about_all_says_of_each_what_it_found(shop: Shop) -> None:
+    payments = [shop.leave_uncertain(protocol, paid=True) for protocol in PROTOCOLS]
+    for payment in payments:
+        shop.shown_finally(payment.key)
+    done = shop.operator("reconcile")
+    for payment in payments:
+        assert re.search(rf"^{payment.key}: settled: this payment is in transaction 0x", done.stdout, re.MULTILINE)
+    assert "No attempts are uncertain." in shop.operator("reconcile").stdout or done.exit_code == 1

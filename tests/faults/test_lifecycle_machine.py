@@ -1,7 +1,8 @@
 """The invariants of the lifecycle, held by a state machine over the real walk and the real stores.
 
 Two processes share one store; clients sign, resend, relabel and change bodies; providers land, refuse, lie and
-fall silent; processes are killed; time passes, also whole days; operators settle and release what they looked up.
+fall silent; processes are killed; time passes, also whole days; operators settle and release what they looked up, and
+so does the keeper of each process by a chain of which blocks become final, and whose node lags, is taken back, or lies.
 tests/test_purchase.py has the single cases.
 """
 
@@ -11,7 +12,7 @@ import asyncio
 import contextlib
 import itertools
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 
@@ -30,17 +31,24 @@ from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.chains import Chains
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.evaluations.evaluations import Evaluations
+from ranking_evaluate.keeper import Keeper
 from ranking_evaluate.operations.registry import find
 from ranking_evaluate.order import Delivery, Order
+from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import (
+    Evidence,
+    Landed,
+    NeverLanded,
     NotSent,
     Offer,
+    PaymentFacts,
     Refused,
     Rejected,
     Settled,
     Settlement,
     Spent,
     Uncertain,
+    Unknown,
     Unreachable,
     Verification,
     Verified,
@@ -60,6 +68,9 @@ OPERATION: Final = find("ranking-evaluate")
 VERIFY_TIMEOUT: Final = 10.0
 RESERVATION_SECONDS: Final = VERIFY_TIMEOUT + RESERVE_MARGIN
 STATES_THAT_HOLD: Final = "SELECT state FROM attempts JOIN proofs USING (claim) WHERE proof ="
+
+FINAL_AFTER: Final = 30.0
+"""Seconds after which a block of the chain is final."""
 
 T = TypeVar("T")
 
@@ -83,12 +94,41 @@ class Held(NamedTuple):
     since: float
 
 
-class Process:
-    """One server process: its own store connection, its own walk."""
+class Asked(ScriptedProtocol):
+    """The protocol as a keeper asks it: a chain over the ledger, final a while later, behind a node that may lie."""
 
-    def __init__(self, store: AttemptStore, clock: FixedClock, ledger: Ledger) -> None:
+    def __init__(self, clock: FixedClock, ledger: Ledger, moved_at: Mapping[str, float]) -> None:
+        super().__init__(ledger)
+        self._clock, self._moved_at = clock, moved_at
+        self.lies = False
+        self._lied: set[str] = set()
+
+    def node_of(self, network: str) -> bool:
+        return True
+
+    async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
+        proof, final = facts.payment_id, self._clock.now() - FINAL_AFTER
+        if self.lies and proof not in self._lied:
+            # A node that says the same of what is not so in two rounds a minute apart is believed: nobody could tell.
+            self._lied.add(proof)
+            return NeverLanded("a node that is behind says so", for_good=True)
+        self._lied.discard(proof)
+        if proof in self.ledger.moved:
+            # A block that is not final may be taken back.
+            landed = self._moved_at[proof] <= final
+            return Landed(f"tx of {proof}") if landed else Unknown("it is in a block that is not final yet")
+        if facts.valid_before is not None and final > facts.valid_before:
+            return NeverLanded("a final block is past its last second")
+        return Unknown("it may still land")
+
+
+class Process:
+    """One server process: its own store connection, its own walk, its own keeper."""
+
+    def __init__(self, store: AttemptStore, clock: FixedClock, ledger: Ledger, moved_at: Mapping[str, float]) -> None:
         self.store = store
-        self.protocol = ScriptedProtocol(ledger)
+        self.protocol = Asked(clock, ledger, moved_at)
+        self.keeper = Keeper(store, Chains((self.protocol,)))
         self.purchases = Purchases(
             self.store,
             Rates("memory://", None, None),
@@ -110,6 +150,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.clock = FixedClock()
         self.ledger = Ledger()
+        self.moved_at: dict[str, float] = {}
         self.open_place()
         self.processes = [self.new_process(), self.new_process()]
         self.held_verifications: list[Held] = []
@@ -153,7 +194,7 @@ class Lifecycle(RuleBasedStateMachine):
             return reader.execute(f"{STATES_THAT_HOLD} ?", (proof,)).fetchall()
 
     def new_process(self) -> Process:
-        process = Process(self.new_store(), self.clock, self.ledger)
+        process = Process(self.new_store(), self.clock, self.ledger, self.moved_at)
         self.run(process.store.open())
         return process
 
@@ -316,6 +357,7 @@ class Lifecycle(RuleBasedStateMachine):
     def land(self, signed: Signed, key: str) -> Settlement:
         """The chain moves the money, once, and not after the authorization's last second."""
         if self.clock.now() < signed.valid_before and self.ledger.move(signed.proof, key):
+            self.moved_at[signed.proof] = self.clock.now()
             return Settled(f"receipt of {signed.proof}", f"tx of {signed.proof}", "payer")
         return Uncertain("the chain did not take it")
 
@@ -375,7 +417,9 @@ class Lifecycle(RuleBasedStateMachine):
 
     @rule(
         number=st.integers(0, 1),
-        what=st.sampled_from(("crash", "purge", "time", "time", "operator", "operator")),
+        what=st.sampled_from(
+            ("crash", "purge", "time", "time", "operator", "keeper", "keeper", "a keeper whose node lies")
+        ),
         seconds=st.sampled_from((1, 12, 31, 101, 130, 800, 86_401)),
         key=OFTEN_ONE_KEY,
     )
@@ -388,8 +432,10 @@ class Lifecycle(RuleBasedStateMachine):
                 self.run(self.processes[number].store.purge())
             case "time":
                 self.clock.advance(seconds)
-            case _:
+            case "operator":
                 self.operator_looks(number, key)
+            case _:
+                self.keeper_looks(number, lies=what != "keeper")
 
     def crash(self, number: int) -> None:
         """The process dies where it stands, and comes back with nothing but the file."""
@@ -430,6 +476,19 @@ class Lifecycle(RuleBasedStateMachine):
             step = self.run(store.move(row.claim, OperatorRelease("op", "the chain")))
             if step.owned:
                 self.released.add(key)
+
+    def keeper_looks(self, number: int, *, lies: bool) -> None:
+        """The service asks the chain by itself; of what it releases nothing may ever land, so no key is marked."""
+        process = self.processes[number]
+        process.protocol.lies = lies
+
+        async def look() -> None:
+            await process.keeper.look()
+            await process.keeper.idle()
+
+        self.run(look())
+        process.protocol.lies = False
+        self.go_on()
 
     # What always holds.
 

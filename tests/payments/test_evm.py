@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+import structlog
 from eth_account import Account
 from web3.types import RPCEndpoint
 from x402.schemas import PaymentPayload
@@ -307,3 +308,27 @@ async def test_reasons_that_no_payment_explains_ask_nobody(bank: Bank) -> None:
     reason = "invalid_exact_evm_payload_signature"
     said = await verified(bank, bank.facts(), reason, "http://127.0.0.1:1")
     assert said == Rejected("the signature is not the payer's", reason)
+
+
+@pytest.mark.parametrize("has_node", [True, False])
+async def test_a_start_without_a_node_says_who_decides_there(bank: Bank, has_node: bool) -> None:
+    token = payment_config.Token(bank.token.address, bank.token.name, bank.token.version)
+    network = X402Network(bank.chain.network, token, bank.chain.rpc if has_node else None)
+    protocol = X402Protocol(X402Config(pay_to=bank.payee, networks=(network,), facilitator_url="http://127.0.0.1:1"))
+    with structlog.testing.capture_logs() as lines:
+        await protocol.start()
+    await protocol.close()
+    said = [line for line in lines if "an operator decides about uncertain payments" in line["event"]]
+    assert [line["networks"] for line in said] == ([] if has_node else [[bank.chain.network]])
+    assert protocol.node_of(bank.chain.network) is has_node
+    assert await protocol.holds(bank.facts()) == (bank.token.balance(bank.payer.address) if has_node else None)
+
+
+async def test_a_payment_elsewhere_or_of_another_amount_ends_the_authorization_for_good(bank: Bank) -> None:
+    less, elsewhere = bank.facts(), bank.facts()
+    bank.pay(less, amount=PRICE - 1)
+    bank.pay(elsewhere, to=new_wallet().address)
+    bank.pass_time(1)
+    for facts in (less, elsewhere):
+        found = await bank.look(facts)
+        assert found == NeverLanded("the authorization was used without a transfer of this amount to us", for_good=True)

@@ -68,6 +68,7 @@ from ranking_evaluate.payments.protocol import (
     Verified,
 )
 from ranking_evaluate.payments.provider_client import Answer, Broken, Late, NotConnected, ProviderClient, TooLarge
+from ranking_evaluate.release import VERSION
 from ranking_evaluate.sandbox.funded import Wallet
 from ranking_evaluate.sandbox.processes import Processes, free_port
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_protocol
@@ -397,7 +398,7 @@ async def test_a_verification_that_was_answered_in_time_counts_though_the_loop_c
     [
         ({"body": b'{"queries":[ ]}'}, "invalid-challenge: it was issued for another body"),
         ({"operation": "ranking-compare"}, "invalid-challenge: it was issued for another operation"),
-        ({"release": "0.28.0"}, "invalid-challenge: it was issued for another release"),
+        ({"release": "0.28.0"}, f"invalid-challenge: it was issued for another release: 0.28.0, and this is {VERSION}"),
         ({"amount": PRICE + 1}, "invalid-challenge: it was issued for another amount"),
     ],
 )

@@ -35,6 +35,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "attempts": "attempts",
     "sales": "sales",
     "sandbox": "sandbox",
+    "mcp": "mcp",
     "reference": "reference",
 }
 

@@ -62,7 +62,7 @@ def _serve(settings: Settings, host: str, port: int) -> None:
     from ranking_evaluate.cli.checks import nothing_sold
     from ranking_evaluate.http.early_refusals import EarlyRefusals
     from ranking_evaluate.http.requests import counted_as
-    from ranking_evaluate.purchase import RECORD_FOR
+    from ranking_evaluate.recording import RECORD_FOR
     from ranking_evaluate.server import start
     from ranking_evaluate.server.limits import Limits
 
