@@ -111,7 +111,7 @@ def last(step: Step, running: Shop, seen: Seen, watch: Watch) -> str:
             watch.wait_for(step.must, ALARM_SECONDS)
             time.sleep(max(0.0, until - time.monotonic()))
     except AssertionError as error:
-        return str(error)
+        return f"the step broke off: {error!r}"
     return ""
 
 
