@@ -16,6 +16,7 @@ from ranking_evaluate import rates as module
 from ranking_evaluate.contract.errors import RateLimited
 from ranking_evaluate.rates import Rates, RateStorageUnavailable
 from ranking_evaluate.sandbox.processes import LOOPBACK, free_port
+from ranking_evaluate.telemetry.metrics import REGISTRY
 from tests.http.conftest import Options, running
 from tests.redis import RedisServer
 
@@ -99,6 +100,18 @@ async def test_while_redis_is_down_each_replica_counts_alone(monkeypatch: pytest
             await asyncio.sleep(0.3)
             assert await hits(one, "client", 6) == 5
             assert await hits(other, "client", 1) == 0, "they share again"
+
+
+async def test_connections_from_before_a_restart_of_redis_are_no_failures() -> None:
+    """Each of them would be one, whenever so many requests come at once: a false alarm hours later."""
+    with RedisServer() as server:
+        async with counting(server.url, "100/minute") as rates:
+            await asyncio.gather(*(rates.count_request("client") for _ in range(8)))
+            failures = REGISTRY.get_sample_value("ranking_evaluate_rate_storage_failures_total")
+            server.stop()
+            server.start()
+            await asyncio.gather(*(rates.count_request("client") for _ in range(8)))
+            assert REGISTRY.get_sample_value("ranking_evaluate_rate_storage_failures_total") == failures
 
 
 async def test_a_redis_that_says_nothing_costs_one_short_wait(monkeypatch: pytest.MonkeyPatch) -> None:

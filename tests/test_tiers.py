@@ -26,8 +26,13 @@ def test_a_folder_with_a_script_of_its_own_is_run_by_that_and_left_out_by_the_ot
 
 def test_the_ci_calls_every_script_that_runs_tests() -> None:
     called = re.findall(r"^scripts/(\w+)", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
-    assert {"check", "test", *OWN_SCRIPTS, "wheel"} <= set(called)
+    assert {"check", "test", *OWN_SCRIPTS, "drill", "wheel"} <= set(called)
     assert len(called) == len(set(called))
+
+
+def test_the_ci_drills_what_takes_minutes_and_leaves_the_rest_to_people() -> None:
+    assert "scripts/drill --short" in (ROOT / ".ci" / "run").read_text().splitlines()
+    assert called_by_pytest("drill").splitlines()[-1] == 'exec .venv/bin/python -m tests.drill "$@"'
 
 
 def test_what_is_named_as_beyond_the_unit_tier_is_there() -> None:

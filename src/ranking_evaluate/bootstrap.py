@@ -18,6 +18,7 @@ from ranking_evaluate.evaluations.evaluations import Evaluations
 from ranking_evaluate.evaluations.processes import cores
 from ranking_evaluate.http.app import build_app
 from ranking_evaluate.http.dependencies import Parts
+from ranking_evaluate.http.health import readiness
 from ranking_evaluate.keeper import CALLS_A_SECOND
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.payments.cdp import CdpUnusable
@@ -92,7 +93,7 @@ def build(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> FastAPI:
 
 
 def _is_ready(protocol: PaymentProtocol) -> bool:
-    return protocol.ready().ready
+    return readiness(protocol).ready
 
 
 def configured(settings: Settings, known: tuple[Known, ...] = PROTOCOLS) -> tuple[PaymentProtocol, ...]:

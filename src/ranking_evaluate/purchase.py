@@ -296,6 +296,7 @@ class Purchases:
 
     async def _pay(self, attempt: Attempt, purchase: Purchase) -> Delivery:
         verification = await self._verify(attempt, purchase)
+        telemetry.count_verification(attempt.protocol, type(verification).__name__)
         if not isinstance(verification, Verified):
             telemetry.logger().info(
                 "verification outcome",

@@ -193,12 +193,17 @@ def _item(rate: str | None) -> RateLimitItem | None:
 
 def _redis(url: str) -> RedisStorage:
     try:
+        from redis.asyncio.retry import Retry
+        from redis.backoff import NoBackoff
+
         return RedisStorage(
             url,
             implementation="redispy",
             key_prefix="ranking-evaluate",
+            # A connection from before a restart of Redis breaks at its next use, and a new one takes its place.
+            retry=Retry(NoBackoff(), 1),  # type: ignore[arg-type]  # Passed on to the client as it is.
             socket_timeout=REDIS_SECONDS,
             socket_connect_timeout=REDIS_SECONDS,
         )
-    except ConfigurationError as error:
+    except (ImportError, ConfigurationError) as error:
         raise RateStorageUnavailable("the Redis client is not installed: install ranking-evaluate[redis]") from error

@@ -25,13 +25,14 @@ TLS: Final = (
 )
 
 
-def configuration(port: int, upstream: int, folder: Path) -> str:
-    """Return our configuration with another listener and without TLS, another upstream and other temporary paths."""
+def configuration(port: int, upstream: int, folder: Path, *more: int) -> str:
+    """Return our configuration with another listener and without TLS, other replicas and other temporary paths."""
     text = CONFIGURATION
+    replicas = " ".join(f"server {LOOPBACK}:{replica} max_fails=0;" for replica in (upstream, *more))
     changes = {
         "listen 8443 ssl;": f"listen {LOOPBACK}:{port};",
         **dict.fromkeys(TLS, ""),
-        "server service:8402 max_fails=0 resolve;": f"server {LOOPBACK}:{upstream} max_fails=0;",
+        "server service:8402 max_fails=0 resolve;": replicas,
         "pid /tmp/nginx.pid;": f"pid {folder}/nginx.pid;",
         **{f"_temp_path /tmp/{name};": f"_temp_path {folder}/{name};" for name in ("body", "proxy", "fastcgi")},
         **{f"_temp_path /tmp/{name};": f"_temp_path {folder}/{name};" for name in ("uwsgi", "scgi")},

@@ -75,7 +75,9 @@ def test_what_a_rule_looks_at_is_there_from_the_start() -> None:
     for what in ALARM_NAMES:
         assert f'ranking_evaluate_alarms_total{{what="{what}"}}' in told
     for protocol in protocols:
-        assert f'ranking_evaluate_settlements_total{{outcome="Uncertain",protocol="{protocol}"}}' in told
+        for series in ("settlements", "verifications"):
+            outcome = {"settlements": "Uncertain", "verifications": "Unreachable"}[series]
+            assert f'ranking_evaluate_{series}_total{{outcome="{outcome}",protocol="{protocol}"}}' in told
         for code in ("INTERNAL", "OVERLOADED", "PAYMENT_UNAVAILABLE", "STATE_UNAVAILABLE"):
             assert re.search(rf'requests_total{{code="{code}",operation="ranking-evaluate",protocol="{protocol}"', told)
 

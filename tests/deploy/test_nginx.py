@@ -286,9 +286,7 @@ def two_replicas(place: Neighbourhood, ports: tuple[int, int]) -> Iterator[httpx
     """A proxy before two addresses, and a caller."""
     port = free_port()
     name = f"nginx-two-{port}"
-    text = configuration(port, ports[0], place.processes.directory / name)
-    first = f"server 127.0.0.1:{ports[0]} max_fails=0;"
-    text = text.replace(first, f"{first} server 127.0.0.1:{ports[1]} max_fails=0;")
+    text = configuration(port, ports[0], place.processes.directory / name, ports[1])
     with (
         nginx(place.processes, name, text, port) as origin,
         httpx.Client(base_url=origin, trust_env=False, timeout=30) as client,

@@ -186,6 +186,7 @@ class FaultyFacilitator:
         authorizations: The Authorization header of every request.
         strays: Requests for anything that a facilitator does not have, such as the target of a redirect.
         settling: Set while a settle call is being answered.
+        clock_ahead: Seconds by which the Date of its answers is ahead.
     """
 
     def __init__(self, call: Call) -> None:
@@ -197,6 +198,7 @@ class FaultyFacilitator:
             self._port = probe.getsockname()[1]
         self.url = f"http://{LOOPBACK}:{self._port}"
         self.settling = threading.Event()
+        self.clock_ahead = 0.0
         self.reset()
 
     def reset(self, fault: Fault = Fault.NONE) -> None:
@@ -422,6 +424,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.answer(self, self.path, body)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """Return the Date of an answer."""
+        return super().date_time_string(time.time() + self.server.clock_ahead)
 
     def send(self, status: int, body: bytes, headers: Mapping[str, str] | None = None) -> None:
         """Send a whole answer; a given Content-Length may lie."""

@@ -104,6 +104,7 @@ class Service:
     """The soft and the hard limit of open files, such as 1024/4096, where they are not this process's."""
     port: int = field(default_factory=free_port)
     metrics_port: int = field(default_factory=free_port)
+    program: tuple[str | Path, ...] = (PROGRAM,)
 
     @property
     def origin(self) -> str:
@@ -117,8 +118,9 @@ class Service:
     def pid(self) -> int:
         return self.processes._running[self.name].pid
 
-    def start(self) -> None:
-        command: list[str | Path] = [PROGRAM, "serve", "--host", self.host, "--port", str(self.port)]
+    def start(self, path: str = "/readyz") -> None:
+        """Start it, and wait until this path answers 200."""
+        command: list[str | Path] = [*self.program, "serve", "--host", self.host, "--port", str(self.port)]
         if self.open_files:
             soft, _, hard = self.open_files.partition("/")
             command = ["/bin/sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$0" "$@"', *command]
@@ -128,7 +130,7 @@ class Service:
         while True:
             self.processes.check()
             with contextlib.suppress(httpx.TransportError), httpx.Client(trust_env=False) as client:
-                if client.get(f"{self.origin}/readyz").status_code == 200:
+                if client.get(self.origin + path).status_code == 200:
                     return
             assert time.monotonic() < deadline, self.log.read_text()
             time.sleep(0.05)

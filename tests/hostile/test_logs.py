@@ -157,6 +157,8 @@ def test_every_answer_with_an_id_has_exactly_one_line(run: Run) -> None:
 def test_the_counters_have_operation_protocol_status_and_code(run: Run) -> None:
     paid = 'operation="ranking-evaluate",protocol="x402",status="200"'
     assert f'ranking_evaluate_requests_total{{code="",{paid}}} ' in run.metrics
+    for outcome in ("Verified", "Rejected", "Unreachable"):
+        assert f'ranking_evaluate_verifications_total{{outcome="{outcome}",protocol="x402"}}' in run.metrics
     for outcome in ("Settled", "Refused", "Uncertain", "NotSent"):
         assert f'ranking_evaluate_settlements_total{{outcome="{outcome}",protocol="x402"}}' in run.metrics
     assert 'ranking_evaluate_settle_seconds_count{protocol="x402"}' in run.metrics

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ranking_evaluate import bootstrap
 from ranking_evaluate.attempts.store import StoreUnavailable
 from ranking_evaluate.http.health import StoreHealth
 from ranking_evaluate.payments.clock import FACILITATOR
@@ -173,6 +174,7 @@ async def test_beyond_five_seconds_a_line_warns_and_beyond_the_limits_readyz_say
     assert (answer.status_code, rail["ready"]) == ((503, False) if refuses else (200, True))
     way = f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'} the facilitator's"
     assert rail["reason"] == (f"this machine's clock is {way}: its payments are refused" if refuses else None)
+    assert bootstrap._is_ready(service.protocol) is not refuses, "the gauge says what /readyz does"
     # Only told: a clock that is compared with a wrong one must not end sales.
     assert (await service.pay()).status_code == 200
 

@@ -127,15 +127,15 @@ async def state_of(
     }
 
 
-def _readiness(protocol: PaymentProtocol) -> Readiness:
+def readiness(protocol: PaymentProtocol) -> Readiness:
     """Return whether it can be used; with a clock that is off it cannot, though no payment is refused for that here."""
-    readiness = protocol.ready()
-    fault = protocol.clock.fault() if readiness.ready else None
-    return readiness if fault is None else Readiness(False, f"{fault}: its payments are refused")
+    connected = protocol.ready()
+    fault = protocol.clock.fault() if connected.ready else None
+    return connected if fault is None else Readiness(False, f"{fault}: its payments are refused")
 
 
 def _protocol_state(protocol: PaymentProtocol | None, sales_ended: bool) -> ProtocolState:
-    terms, (is_ready, reason) = (protocol.terms(), _readiness(protocol)) if protocol else ((), NOT_CONFIGURED)
+    terms, (is_ready, reason) = (protocol.terms(), readiness(protocol)) if protocol else ((), NOT_CONFIGURED)
     if protocol is not None and sales_ended:
         is_ready, reason = SALES_ENDED
     return {

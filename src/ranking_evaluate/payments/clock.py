@@ -104,9 +104,13 @@ class ClockWatch:
             telemetry.logger().info("the clock is right again", **told)
 
     def fault(self) -> str | None:
-        """Return how far off the clock is, in words that may be published, where payments are refused for it."""
-        self._forget()
-        worst = max(self._heard.items(), key=lambda each: (each[1].level, abs(each[1].ahead)), default=None)
+        """Return how far off the clock is, in words that may be published, where payments are refused for it.
+
+        It changes nothing, so that the thread that serves metrics may ask as well.
+        """
+        oldest = self._monotonic() - FORGET_AFTER
+        lately = [each for each in list(self._heard.items()) if each[1].at >= oldest]
+        worst = max(lately, key=lambda each: (each[1].level, abs(each[1].ahead)), default=None)
         return in_words(worst[0], worst[1].ahead) if worst is not None and worst[1].level > 1 else None
 
     @property

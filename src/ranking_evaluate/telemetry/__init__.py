@@ -18,6 +18,7 @@ from ranking_evaluate.telemetry.metrics import (
     count_round,
     count_sale,
     count_settlement,
+    count_verification,
     serve_metrics,
     store_call,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "count_round",
     "count_sale",
     "count_settlement",
+    "count_verification",
     "keep_telling_repeats",
     "key_digest",
     "log_request",

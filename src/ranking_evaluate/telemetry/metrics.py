@@ -51,6 +51,12 @@ EVALUATIONS_REFUSED: Final = Counter(
 CUT_OFF: Final = Counter(
     "ranking_evaluate_cut_off", "Connections that were cut off, and why.", ["reason"], registry=REGISTRY
 )
+_VERIFICATIONS: Final = Counter(
+    "ranking_evaluate_verifications",
+    "Verifications by what they came to: Verified, Rejected, Spent, Unreachable.",
+    ["protocol", "outcome"],
+    registry=REGISTRY,
+)
 _SETTLEMENTS: Final = Counter(
     "ranking_evaluate_settlements", "Settle calls by what they came to.", ["protocol", "outcome"], registry=REGISTRY
 )
@@ -154,6 +160,8 @@ def begin_series(protocols: Sequence[str], operations: Sequence[str]) -> None:
     for call in _STORE_CALLS:
         _STORE_FAILURES.labels(call)
     for protocol in protocols:
+        for outcome in ("Verified", "Rejected", "Spent", "Unreachable"):
+            _VERIFICATIONS.labels(protocol, outcome)
         for outcome in ("Settled", "Refused", "NotSent", "Uncertain"):
             _SETTLEMENTS.labels(protocol, outcome)
         for outcome in ("landed", "never landed", "unknown", "failed"):
@@ -165,6 +173,11 @@ def begin_series(protocols: Sequence[str], operations: Sequence[str]) -> None:
         for status, codes in _FAILURES.items():
             for code in codes:
                 REQUESTS.labels(operation, protocol, status, code)
+
+
+def count_verification(protocol: str, outcome: str) -> None:
+    """Count what one verification came to."""
+    _VERIFICATIONS.labels(protocol, outcome).inc()
 
 
 def count_settlement(protocol: str, outcome: str, seconds: float) -> None:
