@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from ranking_evaluate import evaluate
+from ranking_evaluate import OperationError, evaluate
+from ranking_evaluate.cli.streams import problem
 from ranking_evaluate.contract.schema import input_schema
 from ranking_evaluate.operations.registry import OPERATIONS
 from tests.judges.test_stock_clients import NODE_OF_THE_WHEEL
@@ -54,11 +55,18 @@ def test_it_lists_every_tool_and_resource() -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
-def test_it_calls_every_operation_and_gets_the_bytes_that_are_sold(operation: Any) -> None:
-    # The inspector reads an argument as JSON only where its schema has a single type; the others here are optional.
-    typed = {name for name, schema in input_schema(operation)["properties"].items() if "type" in schema}
-    given = {name: value for name, value in operation.example_input.items() if name in typed}
-    assert call(operation.id, given)["content"][0]["text"].encode() == evaluate(operation.id, given)
+def test_it_calls_every_operation_and_gets_what_the_library_answers(operation: Any) -> None:
+    said = call(operation.id, dict(operation.example_input))["content"][0]["text"]
+    # The inspector reads an argument as JSON only where its schema has one type; another one it sends as text.
+    types = {name: schema.get("type") for name, schema in input_schema(operation)["properties"].items()}
+    sent = {
+        name: value if isinstance(types[name], str) else json.dumps(value)
+        for name, value in operation.example_input.items()
+    }
+    try:
+        assert said.encode() == evaluate(operation.id, sent)
+    except OperationError as refused:
+        assert json.loads(said) == problem(refused)
 
 
 def test_it_calls_the_tools_beside_the_operations(tmp_path: Path) -> None:
