@@ -270,7 +270,8 @@ async def _call_tool(ctx: Context, params: Any) -> Any:  # noqa: ANN401 - import
     else:
         await ctx.session.report_progress(1, 1, "computed")
         return CallToolResult(content=[TextContent(text=text)], structured_content=json.loads(text))
-    return CallToolResult(content=[TextContent(text=json.dumps(refused))], structured_content=refused, is_error=True)
+    # Clients hold structured content against the schema of answers, that of a refusal too: it is told as text alone.
+    return CallToolResult(content=[TextContent(text=json.dumps(refused))], is_error=True)
 
 
 async def _list_resources(ctx: Context, params: object) -> Any:  # noqa: ANN401 - imported with the SDK.
