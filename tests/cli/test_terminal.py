@@ -231,6 +231,13 @@ def without_anvil(command: str) -> Callable[[Terminal], str]:
     return started
 
 
+def given_to_agents(terminal: Terminal) -> str:
+    """Its output is the protocol's alone, so what it prints for people is that it cannot begin."""
+    terminal.write("mcp.py", f"raise ImportError({HOSTILE!r})")
+    terminal.environment["PYTHONPATH"] = str(terminal.folder)
+    return terminal.run("mcp")
+
+
 def generated(terminal: Terminal) -> str:
     (terminal.folder / "reference").mkdir()
     terminal.write(f"reference/{HOSTILE.replace('/', '')}", "left over")
@@ -242,6 +249,7 @@ TRIED: Final[Mapping[str, Callable[[Terminal], str]]] = {
     "score": scored,
     "verify": verified,
     "convert": converted,
+    "mcp": given_to_agents,
     "measure": measured,
     "merge": merged,
     "report": reported,
