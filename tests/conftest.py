@@ -46,6 +46,7 @@ BEYOND_UNIT: Final = (
     "http/test_preflight.py",  # Thousands of generated inputs, each sent twice.
     "http/test_wire.py",  # Served processes.
     "interchange/test_convert.py",  # Hundreds of generated collections.
+    "interchange/test_report.py",  # Pages of hundreds of queries.
     "interchange/test_merge.py",  # Hundreds of generated collections.
     "oracles/test_peers.py",  # Other tools, of which one runs in a process of its own.
     "payments/test_cdp.py",  # An SDK that takes seconds to import.
@@ -55,6 +56,7 @@ BEYOND_UNIT: Final = (
     "server/test_connection.py",  # Waits for deadlines.
     "test_deadline.py",  # Holds its loop up.
     "test_next_steps.py",  # Hundreds of purchases, each with a store of its own.
+    "test_packaging.py",  # Parses all of the source, again and again.
     "test_rates_redis.py",
     "test_readme.py",  # Chains.
     "test_sbom.py",  # A library that only a checkout needs.
