@@ -33,7 +33,7 @@ from ranking_evaluate.payments.protocol import (
 from ranking_evaluate.payments.reasons import in_words
 from ranking_evaluate.payments.x402.credential import Content
 from ranking_evaluate.payments.x402.protocol import X402Protocol
-from ranking_evaluate.sandbox import Wallet
+from ranking_evaluate.sandbox import Wallet, multicall3
 from ranking_evaluate.sandbox.anvil import Chain, start_anvil
 from ranking_evaluate.sandbox.processes import Processes
 from ranking_evaluate.sandbox.token import Token, deploy_token
@@ -52,6 +52,21 @@ TRANSFER = {
     "nonce": "bytes32",
 }
 CANCEL = {"authorizer": "address", "nonce": "bytes32"}
+AGGREGATE = [
+    {
+        "type": "function",
+        "name": "aggregate",
+        "stateMutability": "payable",
+        "inputs": [
+            {
+                "name": "calls",
+                "type": "tuple[]",
+                "components": [{"name": "target", "type": "address"}, {"name": "callData", "type": "bytes"}],
+            }
+        ],
+        "outputs": [{"name": "blockNumber", "type": "uint256"}, {"name": "returnData", "type": "bytes[]"}],
+    }
+]
 
 
 @dataclass
@@ -88,6 +103,21 @@ class Bank:
 
     def pay(self, facts: PaymentFacts, *, amount: int = PRICE, to: str | None = None) -> str:
         """Use the authorization and return the transaction."""
+        receipt = self.token.send("transferWithAuthorization", *self.authorization(facts, amount=amount, to=to))
+        return str(receipt["transactionHash"].to_0x_hex())
+
+    def pay_at_once(self, *authorizations: tuple[Any, ...]) -> str:
+        """Use several authorizations in one transaction and return it."""
+        calls = [
+            (self.token.address, self.token.contract.encode_abi("transferWithAuthorization", args=list(authorization)))
+            for authorization in authorizations
+        ]
+        batch = self.chain.web3.eth.contract(address=multicall3.ADDRESS, abi=AGGREGATE).functions.aggregate(calls)
+        sent = batch.transact({"from": self.chain.web3.eth.accounts[0]})
+        assert self.chain.web3.eth.wait_for_transaction_receipt(sent, 20, 0.01)["status"] == 1
+        return str(sent.to_0x_hex())
+
+    def authorization(self, facts: PaymentFacts, *, amount: int = PRICE, to: str | None = None) -> tuple[Any, ...]:
         message = {
             "from": self.payer.address,
             "to": to or self.payee,
@@ -96,9 +126,7 @@ class Bank:
             "validBefore": facts.valid_before,
             "nonce": bytes.fromhex(facts.payment_id[2:]),
         }
-        signature = self.sign("TransferWithAuthorization", TRANSFER, message)
-        receipt = self.token.send("transferWithAuthorization", *message.values(), *signature)
-        return str(receipt["transactionHash"].to_0x_hex())
+        return (*message.values(), *self.sign("TransferWithAuthorization", TRANSFER, message))
 
     def cancel(self, facts: PaymentFacts) -> None:
         message = {"authorizer": self.payer.address, "nonce": bytes.fromhex(facts.payment_id[2:])}
@@ -124,6 +152,7 @@ def bank() -> Iterator[Bank]:
     processes = Processes()
     try:
         chain = start_anvil(processes)
+        multicall3.install_multicall3(chain, processes)
         token = deploy_token(chain)
         payer = new_wallet()
         token.mint(payer.address, 1000 * PRICE)
@@ -183,6 +212,44 @@ async def test_a_payment_of_another_amount_or_to_somebody_else_is_not_ours(bank:
     bank.pay(elsewhere, to=new_wallet().address)
     for facts in (less, elsewhere):
         assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_payments_that_one_transaction_makes_together_have_all_landed(bank: Bank) -> None:
+    """Who settles for many puts their authorizations into one transaction."""
+    first, second = bank.facts(), bank.facts()
+    transaction = bank.pay_at_once(bank.authorization(first), bank.authorization(second))
+    bank.pass_time(1)
+    for facts in (first, second):
+        assert await bank.look(facts) == Landed(transaction)
+
+
+@pytest.mark.parametrize("ours_is_first", [True, False])
+async def test_a_payment_beside_one_to_somebody_else_is_never_called_absent(bank: Bank, ours_is_first: bool) -> None:
+    """Its logs do not say which of the two authorizations paid us, so a person decides, and nobody is paid again."""
+    ours, other = bank.facts(), bank.facts()
+    both = [bank.authorization(ours), bank.authorization(other, to=new_wallet().address)]
+    transaction = bank.pay_at_once(*both if ours_is_first else reversed(both))
+    bank.pass_time(1000)
+    # Neither the keeper, which looks for the use, nor an operator, who names the transaction, hears more than that.
+    for facts in (ours, other, replace(ours, transaction=transaction), replace(other, transaction=transaction)):
+        assert isinstance(await bank.look(facts), Unknown)
+
+
+async def test_authorizations_that_all_paid_somebody_else_never_landed(bank: Bank) -> None:
+    first, second = bank.facts(), bank.facts()
+    elsewhere = new_wallet().address
+    bank.pay_at_once(*(bank.authorization(facts, to=elsewhere) for facts in (first, second)))
+    bank.pass_time(1)
+    for facts in (first, second):
+        found = await bank.look(facts)
+        assert isinstance(found, NeverLanded)
+        assert found.for_good
+
+
+async def test_a_node_of_another_chain_does_not_say_what_a_payer_holds(bank: Bank) -> None:
+    elsewhere = replace(bank.facts(), network="eip155:8453")
+    assert await AuthorizationLookup(bank.chain.rpc).holds(elsewhere) is None
+    assert await AuthorizationLookup(bank.chain.rpc).is_used(elsewhere) is None
 
 
 async def test_somebody_elses_payment_is_not_this_one(bank: Bank) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
+
+T = TypeVar("T")
 
 AUTHORIZATION_STATE: Final = "0xe94a0102"
 """Selector of authorizationState(address,bytes32), EIP-3009."""
@@ -52,25 +54,21 @@ class AuthorizationLookup:
 
     async def is_used(self, facts: PaymentFacts) -> bool | None:
         """Return whether the authorization is used or cancelled in the newest block; None where the chain is silent."""
+        return await self._newest(facts, lambda rpc, payer: _is_used(rpc, facts.asset, _topics(payer, facts)))
+
+    async def holds(self, facts: PaymentFacts) -> int | None:
+        """Return how much of the token the payer holds in the newest block; None where the chain is silent."""
+        return await self._newest(facts, lambda rpc, payer: rpc.balance(facts.asset, payer))
+
+    async def _newest(self, facts: PaymentFacts, question: Callable[[JsonRpc, str], Awaitable[T]]) -> T | None:
+        """Return what the newest block says of the payer; None where nobody paid, or no node of that chain answers."""
         if facts.payer is None:
             return None
         rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
         try:
             if facts.network != f"eip155:{await rpc.chain_id()}":
                 return None
-            return await _is_used(rpc, facts.asset, [_topic(facts.payer), _topic(facts.payment_id)])
-        except NodeError:
-            return None
-        finally:
-            await rpc.close()
-
-    async def holds(self, facts: PaymentFacts) -> int | None:
-        """Return how much of the token the payer holds in the newest block; None where the chain is silent."""
-        if facts.payer is None:
-            return None
-        rpc = JsonRpc(self._rpc_url, RPC_TIMEOUT)
-        try:
-            return await rpc.balance(facts.asset, facts.payer)
+            return await question(rpc, facts.payer)
         except NodeError:
             return None
         finally:
@@ -80,7 +78,7 @@ class AuthorizationLookup:
         chain = await rpc.chain_id()
         if facts.network != f"eip155:{chain}":
             return Unknown(f"X402_RPC_URL is on eip155:{chain}, the payment on {facts.network}")
-        topics = [_topic(payer), _topic(facts.payment_id)]
+        topics = _topics(payer, facts)
         # The final block is read before all else: read after it, a payment could land in between unseen.
         final_number, final_time = await rpc.final_block()
         if facts.transaction is not None:
@@ -129,27 +127,30 @@ class AuthorizationLookup:
             return Unknown("the node's receipt is one of another transaction")
         if integer(receipt["blockNumber"]) > final:
             return Unknown("the transaction is in a block that is not final yet")
-        if receipt["status"] != "0x1" or not _pays(receipt, facts, topics):
+        logs = [log for log in receipt["logs"] if log["address"].lower() == facts.asset]
+        spent = [log["topics"] for log in logs if log["topics"][:2] == [AUTHORIZATION_USED, topics[0]]]
+        paid = [
+            log
+            for log in logs
+            if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and integer(log["data"]) == facts.amount
+        ]
+        if receipt["status"] != "0x1" or [AUTHORIZATION_USED, *topics] not in spent or not paid:
             return NeverLanded("that transaction does not show this payment")
+        # A transaction may use several authorizations of one payer, and its logs do not say which of them made which
+        # transfer. With a transfer to us for each of them, all paid; with fewer, this one may have paid or not.
+        if len(paid) < len(spent):
+            return Unknown("that transaction uses several authorizations, and does not say which of them paid us")
         return Landed(transaction.lower())
-
-
-def _pays(receipt: Any, facts: PaymentFacts, topics: Sequence[str]) -> bool:  # noqa: ANN401 - JSON.
-    logs = [log for log in receipt["logs"] if log["address"].lower() == facts.asset]
-    spent = [log["topics"] for log in logs if log["topics"][:2] == [AUTHORIZATION_USED, topics[0]]]
-    paid = [
-        log
-        for log in logs
-        if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and int(log["data"], 16) == facts.amount
-    ]
-    # A transaction may use several authorizations of one payer. Which of them made which transfer its logs do not
-    # say, so each needs one: a single transfer must not settle two attempts.
-    return [AUTHORIZATION_USED, *topics] in spent and len(paid) >= len(spent)
 
 
 async def _is_used(rpc: JsonRpc, asset: str, topics: Sequence[str]) -> bool:
     question = {"to": asset, "data": AUTHORIZATION_STATE + "".join(topic[2:] for topic in topics)}
     return integer(await rpc.ask("eth_call", question, "latest")) != 0
+
+
+def _topics(payer: str, facts: PaymentFacts) -> list[str]:
+    """Return what the logs of an authorization are found by, beside what happened to it."""
+    return [_topic(payer), _topic(facts.payment_id)]
 
 
 def _topic(value: str) -> str:
