@@ -184,7 +184,7 @@ class ScriptedProtocol:
         said = self.settler(signed, offer)
         return await said if isinstance(said, asyncio.Future) else said
 
-    def node_of(self, network: str) -> bool:
+    def has_node(self, network: str) -> bool:
         return False
 
     async def holds(self, facts: PaymentFacts) -> int | None:

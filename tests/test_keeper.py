@@ -44,10 +44,10 @@ class Chain(ScriptedProtocol):
         self._clock = clock
         self.says: Evidence | Exception = WAITING
         self.asked: list[tuple[float, str]] = []
-        self.has_node = True
+        self.is_known = True
 
-    def node_of(self, network: str) -> bool:
-        return self.has_node
+    def has_node(self, network: str) -> bool:
+        return self.is_known
 
     async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         self.asked.append((self._clock(), facts.payment_id))
@@ -262,7 +262,7 @@ async def test_one_attempt_that_cannot_be_asked_about_keeps_no_other_from_it(wat
 
 @pytest.mark.parametrize("case", ["no node", "no recipient", "no last second", "another protocol"])
 async def test_what_the_chain_cannot_tell_is_left_to_an_operator(watch: Watch, case: str) -> None:
-    watch.chain.has_node = case != "no node"
+    watch.chain.is_known = case != "no node"
     changes: dict[str, dict[str, Any]] = {
         "no recipient": {"recipient": None},
         "no last second": {"valid_before": None},
@@ -285,6 +285,22 @@ async def test_the_alarm_is_for_what_the_chain_has_not_decided_in_time(watch: Wa
     watch.chain.says = Landed(TX)
     await watch.pass_time(120)
     assert overdue() == 0
+
+
+async def test_how_many_are_uncertain_and_how_old_the_oldest_is_are_told(watch: Watch) -> None:
+    def told() -> tuple[float, float]:
+        return gauge("attempts"), gauge("oldest_seconds")
+
+    await watch.pass_time(5)
+    assert told() == (0, 0)
+    await watch.uncertain()
+    await watch.pass_time(30)
+    await watch.uncertain(key="another-key-0001", claim="another", proofs=(b"o" * 32,), payment_id="other")
+    await watch.pass_time(10)
+    assert told() == (2, 40)
+    watch.chain.says = Landed(TX)
+    await watch.pass_time(120)
+    assert told() == (0, 0)
 
 
 async def test_the_keeper_goes_on_when_the_store_was_away(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,7 +342,11 @@ async def test_a_thousand_uncertain_payments_take_five_calls_a_second() -> None:
 
 
 def overdue() -> float:
-    found = telemetry.metrics.REGISTRY.get_sample_value("ranking_evaluate_uncertain_overdue_attempts")
+    return gauge("overdue_attempts")
+
+
+def gauge(name: str) -> float:
+    found = telemetry.metrics.REGISTRY.get_sample_value(f"ranking_evaluate_uncertain_{name}")
     assert found is not None
     return found
 

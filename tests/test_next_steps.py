@@ -541,7 +541,7 @@ async def test_a_second_payment_with_one_key_authorization_is_signed_without_it(
 async def test_an_uncertain_payment_that_the_chain_decides_is_waited_for(
     market: Market, monkeypatch: pytest.MonkeyPatch, moved: bool
 ) -> None:
-    monkeypatch.setattr(market.protocol, "node_of", lambda network: True)
+    monkeypatch.setattr(market.protocol, "has_node", lambda network: True)
     market.chains = Chains((market.protocol,))
     first = market.signed(seconds=3600)
     await market.put("uncertain", first)

@@ -23,7 +23,7 @@ What is settled meanwhile leaves its balance and stops counting.
 
 async def is_in_company(store: AttemptStore, protocol: PaymentProtocol, attempt: Attempt) -> bool:
     """Return whether the payer has other purchases under way, where anybody could tell what it holds."""
-    return protocol.node_of(attempt.network) and await store.under_way(attempt) > 0
+    return protocol.has_node(attempt.network) and await store.under_way(attempt) > 0
 
 
 async def affords(store: AttemptStore, protocol: PaymentProtocol, attempt: Attempt, facts: PaymentFacts) -> bool:

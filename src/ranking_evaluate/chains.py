@@ -20,6 +20,11 @@ FINAL_WITHIN: Final = 1_800.0
 """Seconds after which a block is final, at the most: a rollup's blocks are after about twenty minutes."""
 
 
+def releasable_from(attempt: Attempt) -> float | None:
+    """Return the time from which a payment that did not land may be released; None if its last second is not known."""
+    return None if attempt.valid_before is None else attempt.valid_before + RELEASE_AFTER
+
+
 class Chains:
     """Asks the chains of the configured protocols.
 
@@ -43,33 +48,47 @@ class Chains:
         """
         protocol = self.protocol_of(attempt)
         known = attempt.recipient is not None and attempt.valid_before is not None
-        return known and protocol is not None and protocol.node_of(attempt.network)
+        return known and protocol is not None and protocol.has_node(attempt.network)
 
     def told_by(self, attempt: Attempt) -> float | None:
         """Return the time by which the chain will have told of a payment; None where it is not asked."""
-        if attempt.valid_before is None or not self.can_tell(attempt):
-            return None
-        return attempt.valid_before + RELEASE_AFTER + FINAL_WITHIN
+        since = releasable_from(attempt)
+        return since + FINAL_WITHIN if since is not None and self.can_tell(attempt) else None
+
+    def promise(self, attempt: Attempt, now: float) -> float | None:
+        """Return the time by which a caller may be told that the chain will have told; None once it is over."""
+        told_by = self.told_by(attempt)
+        return told_by if told_by is not None and told_by >= now else None
 
     async def ask(self, attempt: Attempt, transaction: str | None = None) -> Evidence:
         """Return what the chain says became of the payment, or whether this transaction made it."""
-        protocol, facts = self.protocol_of(attempt), self.facts(attempt)
-        if protocol is None or facts is None:
+        protocol = self.protocol_of(attempt)
+        if protocol is None:
             return Unknown(f"{attempt.protocol} is not configured, so its chain cannot be asked")
+        facts = _facts(attempt, protocol)
         return await protocol.inspect(replace(facts, transaction=transaction or facts.transaction), self._pace)
 
-    def facts(self, attempt: Attempt) -> PaymentFacts | None:
-        """Return what the chain is asked about; the recipient is the current setting where schema 1 kept none."""
+    async def receipt(self, attempt: Attempt, transaction: str) -> str | None:
+        """Return the receipt of a payment that this transaction made; None where its protocol is not configured.
+
+        Raises:
+            ServiceError: The protocol cannot make one.
+        """
         protocol = self.protocol_of(attempt)
         if protocol is None:
             return None
-        return PaymentFacts(
-            network=attempt.network,
-            asset=attempt.asset,
-            amount=attempt.amount,
-            pay_to=attempt.recipient or protocol.terms()[0].pay_to,
-            payer=attempt.payer,
-            payment_id=attempt.payment_id,
-            valid_before=attempt.valid_before,
-            transaction=attempt.transaction,
-        )
+        return await protocol.reconciled_receipt(_facts(attempt, protocol), transaction, attempt.key)
+
+
+def _facts(attempt: Attempt, protocol: PaymentProtocol) -> PaymentFacts:
+    """Return what the chain is asked about; the recipient is the current setting where schema 1 kept none."""
+    return PaymentFacts(
+        network=attempt.network,
+        asset=attempt.asset,
+        amount=attempt.amount,
+        pay_to=attempt.recipient or protocol.terms()[0].pay_to,
+        payer=attempt.payer,
+        payment_id=attempt.payment_id,
+        valid_before=attempt.valid_before,
+        transaction=attempt.transaction,
+    )

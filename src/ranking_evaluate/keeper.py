@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard
 
 from ranking_evaluate import telemetry
 from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.events import CHAIN
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
-from ranking_evaluate.chains import RELEASE_AFTER, Chains
+from ranking_evaluate.chains import Chains, releasable_from
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
 from ranking_evaluate.reconcile import DecisionRefused, Reconciler, in_words
 
@@ -25,6 +25,7 @@ FIRST_ASKED: Final = 15.0
 """Seconds after which the chain is asked for the first time; then after twice as long each time."""
 
 ASKED_AT_LEAST: Final = 3600.0
+"""Seconds between two questions about one payment, at the most."""
 
 ROUNDS_APART: Final = 60.0
 """Seconds between the two rounds that must find the same before a payment is released."""
@@ -88,10 +89,10 @@ class Keeper:
             await self.idle()
 
     async def look(self) -> None:
-        """Begin to ask about every attempt that is due, and tell how many the chain has not decided in time."""
+        """Begin to ask about every attempt that is due, and tell how many there are, how old, and how many overdue."""
         uncertain = await self._store.recent(State.UNCERTAIN, MOST_WATCHED)
         now = (await self._store.read("keeper-asks-for-the-time")).now
-        telemetry.UNCERTAIN_OVERDUE.set(sum(self._is_overdue(attempt, now) for attempt in uncertain))
+        self._tell(uncertain, now)
         asked_about = {attempt.claim: attempt for attempt in uncertain if self._chains.can_tell(attempt)}
         self._watched = {
             claim: self._watched.get(claim) or _Watch(attempt.updated_at + FIRST_ASKED, FIRST_ASKED)
@@ -150,7 +151,7 @@ class Keeper:
         """Return what may be recorded: a payment at once, its absence when two rounds found the same."""
         if isinstance(found, Landed):
             return found
-        if not isinstance(found, NeverLanded) or not (found.for_good or now >= released_from(attempt)):
+        if not _is_absent(found, attempt, now):
             watch.found = None
             return None
         if watch.found == found and now - watch.found_at >= ROUNDS_APART:
@@ -159,6 +160,11 @@ class Keeper:
             watch.found, watch.found_at = found, now
         watch.due = watch.found_at + ROUNDS_APART
         return None
+
+    def _tell(self, uncertain: list[Attempt], now: float) -> None:
+        telemetry.UNCERTAIN.set(len(uncertain))
+        telemetry.UNCERTAIN_AGE.set(max((now - attempt.created_at for attempt in uncertain), default=0.0))
+        telemetry.UNCERTAIN_OVERDUE.set(sum(self._is_overdue(attempt, now) for attempt in uncertain))
 
     def _is_overdue(self, attempt: Attempt, now: float) -> bool:
         told_by = self._chains.told_by(attempt)
@@ -176,7 +182,7 @@ async def decide_now(
     absent: list[tuple[Attempt, NeverLanded]] = []
     for attempt in attempts:
         found, now = await chains.ask(attempt), (await store.read(attempt.key)).now
-        if isinstance(found, NeverLanded) and (found.for_good or now >= released_from(attempt)):
+        if _is_absent(found, attempt, now):
             absent.append((attempt, found))
         elif isinstance(found, Landed):
             all_told &= await _follow(reconciler, attempt, found, dry_run, tell)
@@ -212,14 +218,20 @@ async def _follow(
     return True
 
 
-def released_from(attempt: Attempt) -> float:
-    """Return the time from which a payment that did not land may be released."""
-    return float("inf") if attempt.valid_before is None else attempt.valid_before + RELEASE_AFTER
+def _is_absent(found: Evidence, attempt: Attempt, now: float) -> TypeGuard[NeverLanded]:
+    """Return whether the chain says of a payment that it cannot land any more: for good, or since its time is over."""
+    if not isinstance(found, NeverLanded):
+        return False
+    since = releasable_from(attempt)
+    return found.for_good or (since is not None and now >= since)
 
 
 def _next(attempt: Attempt, wait: float, now: float) -> float:
     """Return when to ask again: after a while, but always when it may be released, and each minute from then on."""
-    last = released_from(attempt) + PAST_THE_END
+    since = releasable_from(attempt)
+    if since is None:
+        return now + wait
+    last = since + PAST_THE_END
     return min(now + wait, last) if now < last else now + ROUNDS_APART
 
 

@@ -425,8 +425,8 @@ class Purchases:
             words.append(f"The provider says {code}.")
         if reported is not None:
             words.append(f"It names the transaction {reported}, without proof.")
-        told_by = self._chains.told_by(row)
-        if told_by is None or told_by < self._clock():
+        told_by = self._chains.promise(row, self._clock())
+        if told_by is None:
             return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words))
         words.append(HEALING_WORDS.format(time=written(told_by)))
         return PaymentUncertain("PAYMENT_UNCERTAIN", " ".join(words), cause="chain")

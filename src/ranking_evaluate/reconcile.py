@@ -14,7 +14,7 @@ from typing import Final
 from ranking_evaluate.attempts.attempt import Attempt, Audit, State
 from ranking_evaluate.attempts.events import Event, Grounds, OperatorRelease, OperatorSettle
 from ranking_evaluate.attempts.store import AttemptStore
-from ranking_evaluate.chains import RELEASE_AFTER, Chains
+from ranking_evaluate.chains import Chains, releasable_from
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
 
@@ -47,8 +47,7 @@ class Case:
     @property
     def releasable_at(self) -> float | None:
         """The time from which a release needs no force; None when the payment's last second is not known."""
-        last = self.attempt.valid_before
-        return None if last is None else last + RELEASE_AFTER
+        return releasable_from(self.attempt)
 
 
 class Reconciler:
@@ -157,13 +156,12 @@ class Reconciler:
         return await self._decide(attempt, OperatorRelease(self._who, _evidence(found, False)))
 
     async def _settled(self, attempt: Attempt, transaction: str, evidence: str) -> Attempt:
-        protocol, facts = self._chains.protocol_of(attempt), self._chains.facts(attempt)
-        if protocol is None or facts is None:
-            raise DecisionRefused(f"{attempt.protocol} is not configured.")
         try:
-            receipt = await protocol.reconciled_receipt(facts, transaction, attempt.key)
+            receipt = await self._chains.receipt(attempt, transaction)
         except ServiceError as error:
             raise DecisionRefused(f"No receipt can be made: {error}") from error
+        if receipt is None:
+            raise DecisionRefused(f"{attempt.protocol} is not configured.")
         return await self._decide(attempt, OperatorSettle(receipt, transaction, self._who, evidence))
 
     async def _open_case(self, key: str, *states: State) -> Case:

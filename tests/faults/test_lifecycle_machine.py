@@ -103,7 +103,7 @@ class Asked(ScriptedProtocol):
         self.lies = False
         self._lied: set[str] = set()
 
-    def node_of(self, network: str) -> bool:
+    def has_node(self, network: str) -> bool:
         return True
 
     async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:

@@ -387,7 +387,7 @@ async def test_a_start_without_a_node_says_who_decides_there(bank: Bank, has_nod
     await protocol.close()
     said = [line for line in lines if "an operator decides about uncertain payments" in line["event"]]
     assert [line["networks"] for line in said] == ([] if has_node else [[bank.chain.network]])
-    assert protocol.node_of(bank.chain.network) is has_node
+    assert protocol.has_node(bank.chain.network) is has_node
     assert await protocol.holds(bank.facts()) == (bank.token.balance(bank.payer.address) if has_node else None)
 
 

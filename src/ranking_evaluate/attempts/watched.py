@@ -1,4 +1,4 @@
-"""A store with its calls timed, a look now and then at what is uncertain, and a try whether it can be written."""
+"""A store with its calls timed, its sales counted, and a try now and then whether it can be written."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from ranking_evaluate.attempts.decide import Request, Snapshot
 from ranking_evaluate.attempts.events import Event
 from ranking_evaluate.attempts.sales import Sale
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
-
-LOOK_SECONDS: Final = 15.0
-MOST_COUNTED: Final = 1_000
 
 TRY_SECONDS: Final = 5.0
 TRY_AGAIN_SECONDS: Final = 1.0
@@ -38,22 +35,18 @@ class WatchedStore:
         self._try_again_seconds = try_again_seconds
         self._fault: StoreUnavailable | None = None
         self._suspicion = asyncio.Event()
-        self._background: list[asyncio.Task[None]] = []
+        self._trying: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the store, and look at it from now on."""
+        """Open the store, and try from now on whether it can be written."""
         await self._store.open()
-        self._background = [
-            asyncio.create_task(self._keep_looking(), name="count the uncertain attempts"),
-            asyncio.create_task(self._keep_trying(), name="try whether the store can be written"),
-        ]
+        self._trying = asyncio.create_task(self._keep_trying(), name="try whether the store can be written")
 
     async def close(self) -> None:
-        """Stop looking, and close the store."""
-        for task in self._background:
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
+        """Stop trying, and close the store."""
+        if self._trying is not None:
+            self._trying.cancel()
+            await asyncio.wait([self._trying])
         await self._store.close()
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
@@ -123,22 +116,6 @@ class WatchedStore:
         """Raise what the last try to write came to, when it failed."""
         if self._fault is not None:
             raise StoreUnavailable(str(self._fault))
-
-    async def look(self) -> None:
-        """Count the uncertain attempts, at most `MOST_COUNTED`, and tell the age of the oldest."""
-        found = await self.recent(State.UNCERTAIN, MOST_COUNTED)
-        now = (await self.read("uncertain-probe-never-used")).now
-        telemetry.UNCERTAIN.set(len(found))
-        telemetry.UNCERTAIN_AGE.set(max((now - attempt.created_at for attempt in found), default=0.0))
-
-    async def _keep_looking(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except StoreUnavailable as error:
-                self._suspicion.set()
-                telemetry.logger().warning("the uncertain attempts cannot be counted", reason=str(error))
-            await asyncio.sleep(LOOK_SECONDS)
 
     async def _keep_trying(self) -> None:
         while True:

@@ -169,13 +169,13 @@ def reconcile(
     Exit codes: 0 all are decided, or would be; 1 the chain does not tell of some; 2 a setting is wrong, or the store
     cannot be used.
     """
-    from ranking_evaluate.keeper import decide_now
+    from ranking_evaluate.keeper import MOST_WATCHED, decide_now
 
     async def work() -> bool | None:
         async with _open_chains() as (store, chains):
             seen = await store.read(key or "operator-asks-for-the-time")
             standing = [seen.standing] if seen.standing is not None else []
-            found = standing if key is not None else await store.recent(State.UNCERTAIN, 10_000)
+            found = standing if key is not None else await store.recent(State.UNCERTAIN, MOST_WATCHED)
             uncertain = [attempt for attempt in found if attempt.state_at(seen.now) is State.UNCERTAIN]
             if not uncertain:
                 return None

@@ -95,7 +95,7 @@ def _standing(attempt: Attempt, now: float, chains: Chains) -> Standing:
 def _next_step(attempt: Attempt, state: State, now: float, chains: Chains, grounds: Grounds) -> str:
     if state is State.RELEASED:
         return RELEASED[grounds]
-    told_by = chains.told_by(attempt) if state is State.UNCERTAIN else None
-    if told_by is None or told_by < now:
+    told_by = chains.promise(attempt, now) if state is State.UNCERTAIN else None
+    if told_by is None:
         return NEXT_STEP[state]
     return f"{HEALING_WORDS.format(time=written(told_by))} {problem_of('PAYMENT_UNCERTAIN', 'chain').next_step}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word

@@ -275,7 +275,7 @@ class PaymentProtocol(Protocol):
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Make the payment, once."""
 
-    def node_of(self, network: str) -> bool:
+    def has_node(self, network: str) -> bool:
         """Return whether a node of this network is configured, so that the chain can be asked."""
 
     async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:

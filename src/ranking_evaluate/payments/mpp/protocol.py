@@ -234,7 +234,7 @@ class MppProtocol:
                 outcome = error
         return classify(outcome, send_made=transport.send_made, transaction=transaction.hash, key=offer.key)
 
-    def node_of(self, network: str) -> bool:
+    def has_node(self, network: str) -> bool:
         """Return whether the payment is on our chain, whose node everybody needs who is paid over MPP."""
         return network == _network(self._config.chain_id)
 

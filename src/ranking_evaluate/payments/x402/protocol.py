@@ -194,7 +194,7 @@ class X402Protocol:
             case _:
                 return outcome
 
-    def node_of(self, network: str) -> bool:
+    def has_node(self, network: str) -> bool:
         """Return whether X402_RPC_URL names a node of the network."""
         configured = self._config.on(network)
         return configured is not None and configured.rpc_url is not None
