@@ -140,6 +140,13 @@ async def service(start: Start) -> Service:
     return await start(Options())
 
 
+@pytest.fixture(scope="module")
+async def shared_service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
+    """One application for all tests of a module that leave it as it was: to make one takes longer than to ask it."""
+    async with running(tmp_path_factory.mktemp("shared") / "attempts.db", Options()) as service:
+        yield service
+
+
 @pytest.fixture
 def logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], str]]:
     """Return what reads the log as `serve` writes it."""

@@ -71,8 +71,8 @@ async def test_a_challenge_is_kept_by_nobody(service: Service) -> None:
     "path",
     ["/", "/v1", PATH + "/", PATH + "/x", "/v1/other/ranking-evaluate", "/v1/scripted/none", "//v1/attempts", "/docs"],
 )
-async def test_an_unknown_path_is_an_error_and_never_a_redirect(service: Service, path: str) -> None:
-    answer = await service.client.post(path, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
+async def test_an_unknown_path_is_an_error_and_never_a_redirect(shared_service: Service, path: str) -> None:
+    answer = await shared_service.client.post(path, content=BODY, headers={"Idempotency-Key": KEY, **JSON})
     assert answer.status_code in {404, 405}
     assert "location" not in answer.headers
     if answer.status_code == 404:
@@ -218,8 +218,8 @@ async def test_a_bug_outside_the_routes_is_told_of_once(
 
 @pytest.mark.parametrize("path", [PATH, "/llms.txt", "/healthz", "/v1/attempts"])
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_a_line_break_after_a_path_is_another_path(service: Service, method: str, path: str) -> None:
-    check_problem(await service.client.request(method, f"{path}%0A"), 404, "NOT_FOUND")
+async def test_a_line_break_after_a_path_is_another_path(shared_service: Service, method: str, path: str) -> None:
+    check_problem(await shared_service.client.request(method, f"{path}%0A"), 404, "NOT_FOUND")
 
 
 async def test_a_caller_that_leaves_is_no_bug(

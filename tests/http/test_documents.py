@@ -37,8 +37,8 @@ OWN = [INDEX, "/favicon.ico", "/robots.txt"]
 
 
 @pytest.mark.parametrize("path", [*STATIC, *LIVE, *OWN])
-async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(service: Service, path: str) -> None:
-    answer = await service.client.get(path)
+async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(shared_service: Service, path: str) -> None:
+    answer = await shared_service.client.get(path)
     check_common(answer)
     assert answer.status_code == 200
     expected = WITHOUT_ENDING.get(path) or MEDIA_TYPES[PurePosixPath(path).suffix]
@@ -46,17 +46,17 @@ async def test_a_document_has_its_type_and_is_not_sent_again_to_who_has_it(servi
     assert answer.headers["cache-control"].startswith("public, max-age=")
     etag = answer.headers["etag"]
     for known in (etag, f"W/{etag}", f'"other", {etag}'):
-        again = await service.client.get(path, headers={"If-None-Match": known})
+        again = await shared_service.client.get(path, headers={"If-None-Match": known})
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
-    assert (await service.client.get(path, headers={"If-None-Match": '"other"'})).content == answer.content
-    head = await service.client.head(path)
+    assert (await shared_service.client.get(path, headers={"If-None-Match": '"other"'})).content == answer.content
+    head = await shared_service.client.head(path)
     assert (head.status_code, head.headers["content-length"]) == (200, str(len(answer.content)))
 
 
 @pytest.mark.parametrize("path", STATIC)
-async def test_the_reference_is_served_as_it_is_rendered(service: Service, path: str) -> None:
+async def test_the_reference_is_served_as_it_is_rendered(shared_service: Service, path: str) -> None:
     name = path.removeprefix("/") if path not in PAGES else "reference/README.md"
-    assert (await service.client.get(path)).content == reference.render((ScriptedProtocol.wire,))[name]
+    assert (await shared_service.client.get(path)).content == reference.render((ScriptedProtocol.wire,))[name]
 
 
 # What finds the documents.
@@ -80,11 +80,11 @@ async def test_the_reference_is_served_as_it_is_rendered(service: Service, path:
         ("application/json;q=nonsense", False),
     ],
 )
-async def test_the_index_is_a_page_or_a_list(service: Service, path: str, accept: str, is_json: bool) -> None:
-    answer = await service.client.get(path, headers={"Accept": accept})
+async def test_the_index_is_a_page_or_a_list(shared_service: Service, path: str, accept: str, is_json: bool) -> None:
+    answer = await shared_service.client.get(path, headers={"Accept": accept})
     check_common(answer)
     assert "accept" in {name.strip().lower() for line in answer.headers.get_list("vary") for name in line.split(",")}
-    listed = await service.client.get(INDEX)
+    listed = await shared_service.client.get(INDEX)
     if is_json:
         assert (answer.headers["content-type"], answer.content) == ("application/json", listed.content)
         assert answer.headers["etag"] == listed.headers["etag"]

@@ -29,17 +29,19 @@ NO_LINES = (("X-Nothing", "right"),)
         (("Authorization", "Bearer something"), ("Content-Encoding", "identity")),
     ],
 )
-async def test_a_probe_gets_what_a_get_gets(service: Service, body: bytes, lines: tuple[tuple[str, str], ...]) -> None:
-    answer = await service.post(*lines, body=body)
+async def test_a_probe_gets_what_a_get_gets(
+    shared_service: Service, body: bytes, lines: tuple[tuple[str, str], ...]
+) -> None:
+    answer = await shared_service.post(*lines, body=body)
     check_problem(answer, 402, "PAYMENT_REQUIRED")
     assert answer.headers["x-scripted-challenge"] == DISCOVERY_KEY
     assert answer.headers["cache-control"] == "no-store"
     detail = answer.json()["detail"]
     assert "POST" in detail
     assert "Idempotency-Key" in detail
-    looked = await service.client.get(PATH)
+    looked = await shared_service.client.get(PATH)
     assert {**answer.json(), "requestId": ""} == {**looked.json(), "requestId": ""}
-    assert (await service.store.read(DISCOVERY_KEY)).standing is None
+    assert (await shared_service.store.read(DISCOVERY_KEY)).standing is None
 
 
 @pytest.mark.parametrize(
@@ -61,9 +63,9 @@ async def test_a_probe_gets_what_a_get_gets(service: Service, body: bytes, lines
     ],
 )
 async def test_what_is_no_probe_is_refused_as_ever(
-    service: Service, lines: tuple[tuple[str, str], ...], body: bytes, status: int, code: str
+    shared_service: Service, lines: tuple[tuple[str, str], ...], body: bytes, status: int, code: str
 ) -> None:
-    check_problem(await service.post(*lines, body=body), status, code)
+    check_problem(await shared_service.post(*lines, body=body), status, code)
 
 
 async def test_a_credential_without_a_key_is_no_probe(service: Service) -> None:

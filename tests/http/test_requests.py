@@ -31,8 +31,8 @@ GOOD_KEY = ("Idempotency-Key", KEY)
         ("a space inside", "a" * 16 + " b", "IDEMPOTENCY_KEY_INVALID"),
     ],
 )
-async def test_a_key_has_one_form(service: Service, case: str, key: str, code: str) -> None:
-    answer = await service.client.post(
+async def test_a_key_has_one_form(shared_service: Service, case: str, key: str, code: str) -> None:
+    answer = await shared_service.client.post(
         PATH, content=BODY, headers={b"content-type": b"application/json", b"idempotency-key": key.encode()}
     )
     assert (answer.status_code, answer.json()["code"]) == (400, code)
@@ -60,11 +60,11 @@ async def test_a_key_is_needed(service: Service) -> None:
     ],
 )
 async def test_a_header_that_decides_stands_on_one_line(
-    service: Service, case: str, lines: list[tuple[str, str]]
+    shared_service: Service, case: str, lines: list[tuple[str, str]]
 ) -> None:
     if case != "content type":
         lines = [*lines, CONTENT_TYPE]
-    answer = await service.post(*lines)
+    answer = await shared_service.post(*lines)
     assert (answer.status_code, answer.json()["code"]) == (400, "HEADER_INVALID")
 
 
@@ -113,8 +113,8 @@ async def test_32_kib_of_headers_are_taken_and_a_byte_more_refused(service: Serv
         ("within", "text/application/json"),
     ],
 )
-async def test_only_json_in_utf8_is_taken(service: Service, case: str, media: str) -> None:
-    answer = await service.post(GOOD_KEY, ("Content-Type", media))
+async def test_only_json_in_utf8_is_taken(shared_service: Service, case: str, media: str) -> None:
+    answer = await shared_service.post(GOOD_KEY, ("Content-Type", media))
     assert (answer.status_code, answer.json()["code"]) == (415, "UNSUPPORTED_MEDIA_TYPE")
 
 
@@ -132,13 +132,13 @@ async def test_a_media_type_is_needed(service: Service) -> None:
         "application/json ; charset=utf-8",
     ],
 )
-async def test_json_in_utf8_is_taken_in_every_spelling(service: Service, media: str) -> None:
-    assert (await service.post(GOOD_KEY, ("Content-Type", media))).status_code == 402
+async def test_json_in_utf8_is_taken_in_every_spelling(shared_service: Service, media: str) -> None:
+    assert (await shared_service.post(GOOD_KEY, ("Content-Type", media))).status_code == 402
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "identity, gzip", "", "x"])
-async def test_a_compressed_body_is_refused(service: Service, encoding: str) -> None:
-    answer = await service.post(GOOD_KEY, CONTENT_TYPE, ("Content-Encoding", encoding), body=gzip.compress(BODY))
+async def test_a_compressed_body_is_refused(shared_service: Service, encoding: str) -> None:
+    answer = await shared_service.post(GOOD_KEY, CONTENT_TYPE, ("Content-Encoding", encoding), body=gzip.compress(BODY))
     assert (answer.status_code, answer.json()["code"]) == (415, "UNSUPPORTED_ENCODING")
 
 
