@@ -126,6 +126,41 @@ async def test_a_collection_is_measured_from_files_of_this_machine(tmp_path: Pat
     assert (wrong.is_error, json.loads(text_of(wrong))["code"]) == (True, "UNUSABLE")
 
 
+async def test_whoever_asks_for_it_is_told_how_far_a_collection_is_measured(tmp_path: Path) -> None:
+    topics = range(20_000)
+    (tmp_path / "qrels.txt").write_text("".join(f"q{topic} 0 a 1\n" for topic in topics))
+    lines = (
+        f"q{topic} Q0 {letter} {rank} {9 - rank}.5 tag\n" for topic in topics for rank, letter in enumerate("bcda")
+    )
+    (tmp_path / "run.txt").write_text("".join(lines))
+    paths = {"qrels": str(tmp_path / "qrels.txt"), "run": str(tmp_path / "run.txt")}
+    said: list[tuple[float, float | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        said.append((progress, total))
+
+    async with agent() as client:
+        found = (await client.call_tool("measure", paths, progress_callback=note)).structured_content
+    # The only relevant document is fourth.
+    assert found["means"]["10"]["rr"] == 0.25
+    parts = [part for part, _ in said]
+    assert (parts[0], parts[-1], {total for _, total in said}) == (0, 1, {1})
+    assert parts == sorted(set(parts))
+    assert len(parts) > 5
+
+
+async def test_the_stream_of_the_protocol_is_no_file_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("-", "qrels"):
+        (tmp_path / name).write_text("q 0 a 1\n")
+    async with agent() as client:
+        refused = await client.call_tool("measure", {"qrels": "qrels", "run": "-"})
+        assert (refused.is_error, json.loads(text_of(refused))["pointer"]) == (True, "/run")
+        assert len((await client.list_tools()).tools) == len(OPERATIONS) + 3
+
+
 async def test_a_response_that_was_bought_is_verified() -> None:
     operation = OPERATIONS[0]
     body = json.dumps(dict(operation.example_input))

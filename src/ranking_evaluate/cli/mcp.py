@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import typer
 
-from ranking_evaluate import evaluate, measure
+from ranking_evaluate import evaluate
 from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.cli.streams import problem, say
 from ranking_evaluate.contract import verify as contract
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     Context = ServerRequestContext[Any, Any]
     Arguments = Mapping[str, Any]
+    # Takes which part of the work is done, from 0 to 1.
+    Report = Callable[[float], None]
 
 NAME: Final = "ranking-evaluate"
 URI: Final = "ranking-evaluate:///"
@@ -79,14 +81,14 @@ class _Refused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tool:
-    """A tool: `run` returns the text of its answer, which is JSON."""
+    """A tool: `run` returns the text of its answer, which is JSON, and reports meanwhile where that takes long."""
 
     name: str
     title: str
     description: str
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None = None
-    run: Callable[[Arguments], str]
+    run: Callable[[Arguments, Report], str]
 
 
 def mcp() -> None:
@@ -166,11 +168,13 @@ def tools() -> dict[str, _Tool]:
     return {tool.name: tool for tool in made}
 
 
-def _evaluate(operation: str, arguments: Arguments) -> str:
+def _evaluate(operation: str, arguments: Arguments, _report: Report) -> str:
     return evaluate(operation, body_of(arguments)).decode()
 
 
-def _measure(arguments: Arguments) -> str:
+def _measure(arguments: Arguments, report: Report) -> str:
+    from ranking_evaluate.measure.api import measured
+
     given = dict(arguments)
     unknown = sorted(given.keys() - MEASURE_INPUT["properties"].keys())
     if unknown or not all(isinstance(given.get(name), str) for name in ("qrels", "run")):
@@ -178,10 +182,13 @@ def _measure(arguments: Arguments) -> str:
             _plain("The arguments are qrels and run, two paths, and what the tool's schema names beside them.")
         )
     for name in ("qrels", "run"):
-        if not Path(given[name]).is_file():
+        # "-" would be the protocol's own stream.
+        if given[name] == "-" or not Path(given[name]).is_file():
             raise _Refused(_plain(f"There is no file {given[name]} on this machine.", f"/{name}"))
+    qrels, run, k = given.pop("qrels"), given.pop("run"), given.pop("k", 10)
+    advance = _in_steps(Path(qrels).stat().st_size + Path(run).stat().st_size, report)
     try:
-        found = measure(given.pop("qrels"), given.pop("run"), given.pop("k", 10), **given)
+        found = measured(qrels, run, (k,) if isinstance(k, int) else tuple(k), advance=advance, **given)
     except (ValueError, TypeError, OSError) as error:
         raise _Refused(_plain(str(error))) from error
     figures = {
@@ -192,7 +199,21 @@ def _measure(arguments: Arguments) -> str:
     return json.dumps(figures)
 
 
-def _verify(arguments: Arguments) -> str:
+def _in_steps(size: int, report: Report) -> Callable[[int], None]:
+    """Return what takes how many of `size` bytes were just read, and reports each whole hundredth."""
+    done = told = 0
+
+    def advance(read: int) -> None:
+        nonlocal done, told
+        done += read
+        if told < (hundredths := done * 100 // size) < 100:
+            told = hundredths
+            report(told / 100)
+
+    return advance
+
+
+def _verify(arguments: Arguments, _report: Report) -> str:
     response, given = arguments.get("response"), arguments.get("input")
     if not isinstance(response, str) or not isinstance(given, str):
         raise _Refused(_plain("response and input are the two texts."))
@@ -212,7 +233,7 @@ def _verify(arguments: Arguments) -> str:
     )
 
 
-def _preflight(arguments: Arguments) -> str:
+def _preflight(arguments: Arguments, _report: Report) -> str:
     value = read(body_of(arguments))
     check(QUESTION, value)
     question = cast("Question", value)
@@ -260,9 +281,14 @@ async def _call_tool(ctx: Context, params: Any) -> Any:  # noqa: ANN401 - import
     if tool is None:
         raise MCPError(INVALID_PARAMS, f"There is no tool {params.name}: tools/list names all.")
     await ctx.session.report_progress(0, 1, "computing")
+    loop = asyncio.get_running_loop()
+
+    def report(done: float) -> None:
+        asyncio.run_coroutine_threadsafe(ctx.session.report_progress(done, 1, "computing"), loop)
+
     try:
         # In a thread, so that what takes long holds up neither a cancellation nor another call.
-        text = await asyncio.to_thread(tool.run, params.arguments or {})
+        text = await asyncio.to_thread(tool.run, params.arguments or {}, report)
     except OperationError as error:
         refused: Mapping[str, object] = problem(error)
     except _Refused as error:
