@@ -180,9 +180,12 @@ async def test_requirements_are_compared_and_what_is_undeclared_is_unknown() -> 
     async with agent() as client:
         [found] = (await client.call_tool("preflight", question)).structured_content["comparisons"]
         of_all = (await client.call_tool("preflight", {"requirements": {}})).structured_content["comparisons"]
+        unknown = await client.call_tool("preflight", {"operation": "no-such", "requirements": {}})
     assert found["requirements"]["execution.paidMcp"]["status"] == "compatible"
     assert (found["requirements"]["noSuchFact"]["status"], found["overall"]) == ("unknown", "unknown")
     assert len(of_all) == len(OPERATIONS)
+    said = json.loads(text_of(unknown))
+    assert (unknown.is_error, said["code"], said["pointer"]) == (True, "INVALID_INPUT", "/operation")
 
 
 async def test_the_reference_and_llms_txt_are_resources() -> None:

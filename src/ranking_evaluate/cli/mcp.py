@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -17,12 +17,10 @@ from ranking_evaluate.bootstrap import WIRES
 from ranking_evaluate.cli.streams import problem, say
 from ranking_evaluate.contract import verify as contract
 from ranking_evaluate.contract.reference import render
-from ranking_evaluate.contract.requirements import QUESTION, Question, compare
+from ranking_evaluate.contract.requirements import QUESTION, answer
 from ranking_evaluate.contract.schema import answer_schema, input_schema
 from ranking_evaluate.core.errors import OperationError
-from ranking_evaluate.core.intake import body_of, read
-from ranking_evaluate.operations import registry
-from ranking_evaluate.operations.operation import check
+from ranking_evaluate.core.intake import body_of
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
@@ -127,7 +125,8 @@ async def _serve() -> None:
 # Tools.
 
 
-def tools() -> dict[str, _Tool]:
+@cache
+def tools() -> Mapping[str, _Tool]:
     """Return every tool by its name."""
     made = [
         _Tool(
@@ -234,15 +233,8 @@ def _verify(arguments: Arguments, _report: Report) -> str:
 
 
 def _preflight(arguments: Arguments, _report: Report) -> str:
-    value = read(body_of(arguments))
-    check(QUESTION, value)
-    question = cast("Question", value)
-    try:
-        asked = (registry.find(question["operation"]),) if "operation" in question else OPERATIONS
-    except ValueError as error:
-        raise _Refused(_plain(str(error), "/operation")) from error
-    compared = [compare(operation, question["requirements"], WIRES) for operation in asked]
-    return json.dumps({"comparisons": compared})
+    found = answer(body_of(arguments), WIRES)
+    return json.dumps({"comparisons": found if isinstance(found, list) else [found]})
 
 
 def _plain(detail: str, pointer: str | None = None) -> dict[str, object]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias
+from typing import Annotated, Any, Final, Literal, NotRequired, TypeAlias, cast
 
 from pydantic import Field, TypeAdapter, with_config
 from typing_extensions import TypedDict
 
 from ranking_evaluate.contract.document import Wires, facts
+from ranking_evaluate.core import intake
 from ranking_evaluate.core.canonical import JsonValue
+from ranking_evaluate.core.errors import ErrorCode, OperationError
 from ranking_evaluate.operations.fields import STRICT, Id
-from ranking_evaluate.operations.operation import Operation
-from ranking_evaluate.operations.registry import OPERATIONS
+from ranking_evaluate.operations.operation import Operation, check
+from ranking_evaluate.operations.registry import OPERATIONS, find
 
 Status: TypeAlias = Literal["compatible", "incompatible", "unknown"]
 Fact: TypeAlias = bool | int | float | str
@@ -77,6 +79,29 @@ class Declaration(TypedDict):
 
     operations: list[Facts]
     notice: str
+
+
+def answer(body: bytes, wires: Wires, taken: Collection[str] | None = None) -> Comparison | list[Comparison]:
+    """Return how the requirements in a body compare with the facts of one operation, or of each if it names none.
+
+    Args:
+        body: The question, as JSON.
+        wires: The protocols that are declared.
+        taken: Those of them that a running service takes.
+
+    Raises:
+        OperationError: It is no question, or no operation has the id that it names.
+    """
+    value = intake.read(body)
+    check(QUESTION, value)
+    question = cast("Question", value)
+    if "operation" not in question:
+        return [compare(operation, question["requirements"], wires, taken) for operation in OPERATIONS]
+    try:
+        operation = find(question["operation"])
+    except ValueError as error:
+        raise OperationError(ErrorCode.INVALID_INPUT, "No operation has this id.", "/operation") from error
+    return compare(operation, question["requirements"], wires, taken)
 
 
 def compare(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 from fastapi import Response
 
 from ranking_evaluate.contract.document import Wires
 from ranking_evaluate.contract.errors import NotFound, refusal
-from ranking_evaluate.contract.requirements import QUESTION, Comparison, Declaration, Question, compare, declaration
-from ranking_evaluate.core import intake
-from ranking_evaluate.core.errors import ErrorCode, OperationError
+from ranking_evaluate.contract.requirements import Comparison, Declaration, answer, declaration
+from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations
 from ranking_evaluate.operations import registry
-from ranking_evaluate.operations.operation import Operation, check
+from ranking_evaluate.operations.operation import Operation
 
 
 def declare(wires: Wires, taken: Collection[str]) -> Declaration:
@@ -33,27 +32,9 @@ def find_operation(operation_id: str) -> Operation[Any]:
 def compare_requirements(body: bytes, wires: Wires, taken: Collection[str]) -> Comparison | list[Comparison]:
     """Return how the requirements in a body compare with the facts of one operation, or of each if it names none."""
     try:
-        question = _read_question(body)
-        operations = _asked_about(question)
+        return answer(body, wires, taken)
     except OperationError as error:
         raise refusal(error) from error
-    compared = [compare(operation, question["requirements"], wires, taken) for operation in operations]
-    return compared[0] if "operation" in question else compared
-
-
-def _read_question(body: bytes) -> Question:
-    value = intake.read(body)
-    check(QUESTION, value)
-    return cast("Question", value)
-
-
-def _asked_about(question: Question) -> tuple[Operation[Any], ...]:
-    if "operation" not in question:
-        return registry.OPERATIONS
-    try:
-        return (registry.find(question["operation"]),)
-    except ValueError as error:
-        raise OperationError(ErrorCode.INVALID_INPUT, "No operation has this id.", "/operation") from error
 
 
 async def validate(operation: Operation[Any], body: bytes, evaluations: Evaluations, caller: Caller) -> Response:

@@ -29,6 +29,7 @@ from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
 from ranking_evaluate.payments.mpp import credential as credentials
+from ranking_evaluate.payments.mpp import terms
 from ranking_evaluate.payments.mpp.evidence import evidence_of
 from ranking_evaluate.payments.mpp.rpc import Node
 from ranking_evaluate.payments.mpp.settlement import PROBLEMS, classify, reason_of
@@ -65,7 +66,7 @@ MARGIN_OF_SETTLE_TIMEOUT: Final = 0.1
 
 
 CLOCK_SECONDS: Final = 20.0
-"""How far off our clock may be: wallets sign for 25 s, of which `credentials.MIN_SECONDS_LEFT` must be left by it.
+"""How far off our clock may be: wallets sign for 25 s, of which `terms.MIN_SECONDS_LEFT` must be left by it.
 
 A clock that is behind as much gives challenges out that have expired for their payers, where they last for 20 s.
 """
@@ -77,7 +78,7 @@ class _PullCharge(ChargeInput):
     @model_serializer
     def _wire(self) -> dict[str, Any]:
         wire = super()._wire()
-        details = {**wire.get("methodDetails", {}), "supportedModes": list(credentials.SUPPORTED_MODES)}
+        details = {**wire.get("methodDetails", {}), "supportedModes": list(terms.SUPPORTED_MODES)}
         return {**wire, "methodDetails": details}
 
 
@@ -153,7 +154,7 @@ class MppProtocol:
         # Credentials of the previous secret's challenges are taken; new challenges are made with the current one only.
         handler = self._servers[self._config.secret_key].charge(
             **_charge_of(offer),
-            meta=credentials.meta_of(offer),
+            meta=terms.meta_of(offer),
             body=offer.body,
             # A 402's head has room for it once, and every challenge would repeat it.
             description=offer.description if len(self._config.currencies) == 1 else None,
@@ -179,16 +180,16 @@ class MppProtocol:
 
     def check_terms(self, credential: Credential, offer: Offer, now: float) -> str | None:
         """Return why the credential does not meet our terms; the reason begins with its problem type."""
-        return credentials.check(credentials.content_of(credential), self._config, offer, now)
+        return terms.check(credentials.content_of(credential), self._config, offer, now)
 
     def remark(self, reason: str, now: float) -> str | None:
         """Return what helps to mend a refusal for the credential's own times, or its challenge's release."""
-        return credentials.remark(reason, now)
+        return terms.remark(reason, now)
 
     async def verify(self, credential: Credential, offer: Offer) -> Verification:
         """Validate the credential and try its transaction on the node; nothing is consumed."""
         content = credentials.content_of(credential)
-        secret = credentials.secret_of(content.challenge, self._config)
+        secret = terms.secret_of(content.challenge, self._config)
         if content.transaction is None or secret is None:
             return Rejected("invalid-challenge: it was not issued by this service")
         try:
@@ -214,12 +215,12 @@ class MppProtocol:
     async def settle(self, credential: Credential, offer: Offer) -> Settlement:
         """Broadcast the transaction, once, on connections of its own, and say what became of it."""
         content = credentials.content_of(credential)
-        transaction, secret = content.transaction, credentials.secret_of(content.challenge, self._config)
+        transaction, secret = content.transaction, terms.secret_of(content.challenge, self._config)
         if transaction is None or secret is None:
             return Refused("invalid-challenge: it was not issued by this service")
         # Verifying took its time; what could expire on the way to a block is not sent at all.
         now = datetime.now(UTC).timestamp()
-        reason = credentials.check(content, self._config, offer, now, seconds_left=credentials.LAST_SECONDS)
+        reason = terms.check(content, self._config, offer, now, seconds_left=terms.LAST_SECONDS)
         if reason is not None:
             return Refused(reason)
         transport = self._node.transport(self._config.settle_timeout)
@@ -293,6 +294,6 @@ def _binding(offer: Offer) -> dict[str, Any]:
     return {
         "intent": INTENT,
         "request": _charge_of(offer),
-        "meta": credentials.meta_of(offer),
+        "meta": terms.meta_of(offer),
         "body": offer.body,
     }
