@@ -39,6 +39,9 @@ CALLS_A_SECOND: Final = 5.0
 UNTOLD_FOR: Final = 900.0
 """Seconds after which a person must look at a payment that the chain is not asked about."""
 
+OUTCOMES: Final = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}
+"""What a round came to, in the words of its counter."""
+
 MOST_WATCHED: Final = 10_000
 """Uncertain attempts that are watched at once, the ones that changed last."""
 
@@ -132,7 +135,7 @@ class Keeper:
         # Noted before the question: an attempt about which it fails waits like any other.
         watch.due, watch.wait = _next(attempt, watch.wait, now), min(2 * watch.wait, ASKED_AT_LEAST)
         found = await self._chains.ask(attempt)
-        telemetry.count_round(attempt.protocol, _WORDS[type(found)])
+        telemetry.count_round(attempt.protocol, OUTCOMES[type(found)])
         decision = self._decision(attempt, watch, found, now)
         if decision is None:
             return
@@ -233,6 +236,3 @@ def _next(attempt: Attempt, wait: float, now: float) -> float:
         return now + wait
     last = since + PAST_THE_END
     return min(now + wait, last) if now < last else now + ROUNDS_APART
-
-
-_WORDS: Final = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}

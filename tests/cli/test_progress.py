@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
 import subprocess
 import sysconfig
@@ -11,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+
+from tests.cli.on_a_terminal import on_a_terminal
 
 PROGRAM: Final = Path(sysconfig.get_path("scripts")) / "ranking-evaluate"
 COMMANDS: Final = {
@@ -31,40 +31,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def said_on_a_terminal(command: tuple[str, ...], folder: Path) -> tuple[int, str]:
-    leader, follower = pty.openpty()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "TERM": "xterm",
-        "COLUMNS": "100",
-        "LANG": "C.UTF-8",
-        "HOME": str(folder),
-    }
-    with subprocess.Popen(
-        [PROGRAM, *command],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=follower,
-        cwd=folder,
-        env=environment,
-    ) as process:
-        os.close(follower)
-        said = b""
-        while True:
-            try:
-                more = os.read(leader, 65536)
-            except OSError:  # Linux tells so that nobody holds the other end any more.
-                break
-            if not more:
-                break
-            said += more
-    os.close(leader)
-    return process.returncode, said.decode()
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_large_file_is_read_under_a_bar_on_a_terminal(command: str, folder: Path) -> None:
-    code, said = said_on_a_terminal(COMMANDS[command], folder)
+    wide = {"TERM": "xterm", "COLUMNS": "100"}
+    code, sent = on_a_terminal([PROGRAM, *COMMANDS[command]], folder, wide, output_too=False)
+    said = sent.decode()
     assert code == 0, said
     assert "Reading" in said
     # A bar that moves was drawn at several sizes.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
-import os
-import pty
 import re
 import subprocess
 import sysconfig
@@ -22,6 +20,7 @@ from ranking_evaluate.cli import COMMANDS
 from ranking_evaluate.sandbox.wallets import new_wallet
 from tests.attempts.samples import KEY, draft, settling
 from tests.cli.hostile import FAKE, HOSTILE, OFFER, shop, x402_offer
+from tests.cli.on_a_terminal import on_a_terminal
 from tests.fakes import FixedClock
 
 PROGRAM: Final = Path(sysconfig.get_path("scripts")) / "ranking-evaluate"
@@ -49,29 +48,9 @@ class Terminal:
 
     def run(self, *arguments: str) -> str:
         """Return all that the terminal was sent, with its own line ends as line feeds."""
-        leader, follower = pty.openpty()
         # A dumb terminal gets no colours, so no escape sequence is ours.
-        environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "LANG": "C.UTF-8", "HOME": str(self.folder)}
-        with subprocess.Popen(
-            [PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=follower,
-            stderr=follower,
-            cwd=self.folder,
-            env={**environment, **self.environment},
-        ) as process:
-            os.close(follower)
-            sent = b""
-            while True:
-                try:
-                    more = os.read(leader, 65536)
-                except OSError:  # Linux tells so that nobody holds the other end any more.
-                    break
-                if not more:
-                    break
-                sent += more
-        os.close(leader)
-        assert process.returncode in {0, 1, 2, 3}, sent
+        code, sent = on_a_terminal([PROGRAM, *arguments], self.folder, {"TERM": "dumb", **self.environment})
+        assert code in {0, 1, 2, 3}, sent
         assert b"Traceback" not in sent
         printed = sent.decode().replace("\r\n", "\n")
         found = OBEYED.search(printed)

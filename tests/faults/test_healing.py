@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import time
@@ -69,8 +70,6 @@ class Payment:
     def credential(self) -> Any:
         """The decoded PAYMENT-SIGNATURE, or the raw transaction of an MPP credential."""
         if self.protocol == "x402":
-            import base64
-
             return json.loads(base64.b64decode(self.headers["PAYMENT-SIGNATURE"]))
         return Credential.from_authorization(self.headers["Authorization"]).payload["signature"]
 
@@ -153,8 +152,6 @@ class Street:
         """Assert that the identical resend gets the answer, with a receipt that says how it was found."""
         resent = self.send(payment)
         assert (resent.status_code, resent.content) == (200, evaluate("ranking-evaluate", BODY)), resent.text
-        import base64
-
         receipt = resent.headers[RECEIPTS[payment.protocol]]
         said = json.loads(base64.urlsafe_b64decode(receipt + "=" * (-len(receipt) % 4)))
         assert "true" in json.dumps(said).lower()
@@ -184,16 +181,11 @@ class Street:
         if protocol == "x402":
             self._unlocked("x402", self.token().functions.mint(wallet.address, amount))
         else:
-            self.sandbox_tempo_fund(wallet, amount)
+            web3 = self.web3("mpp")
+            data = "0xa9059cbb" + wallet.address[2:].lower().rjust(64, "0") + f"{amount:064x}"
+            sent: Any = {"from": web3.eth.accounts[0], "to": Web3.to_checksum_address(PATH_USD), "data": data}
+            web3.eth.wait_for_transaction_receipt(web3.eth.send_transaction(sent))
         assert funded.balance(wallet.address) >= amount
-
-    def sandbox_tempo_fund(self, wallet: Wallet, amount: int) -> None:
-        web3 = self.web3("mpp")
-        data = "0xa9059cbb" + wallet.address[2:].lower().rjust(64, "0") + f"{amount:064x}"
-        sender = web3.eth.accounts[0]
-        web3.eth.wait_for_transaction_receipt(
-            web3.eth.send_transaction({"from": sender, "to": Web3.to_checksum_address(PATH_USD), "data": data})  # type: ignore[typeddict-item]
-        )
 
     def _unlocked(self, protocol: str, call: Any, **fields: Any) -> Any:
         web3 = self.web3(protocol)
@@ -238,7 +230,7 @@ class Street:
         sent: Any = {"from": wallet.address, "to": Web3.to_checksum_address(funded.asset), "data": data}
         web3.eth.wait_for_transaction_receipt(web3.eth.send_transaction(sent))
 
-    def sign_own(self, payment: Payment, kind: str, fields: Any, message: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    def sign_typed(self, kind: str, fields: Any, message: dict[str, Any]) -> tuple[int, bytes, bytes]:
         functions = self.token().functions
         domain = {
             "name": functions.name().call(),
@@ -253,7 +245,7 @@ class Street:
     def cancel(self, payment: Payment) -> None:
         authorization = payment.credential["payload"]["authorization"]
         message = {"authorizer": authorization["from"], "nonce": bytes.fromhex(authorization["nonce"][2:])}
-        signature = self.sign_own(payment, "CancelAuthorization", CANCEL, message)
+        signature = self.sign_typed("CancelAuthorization", CANCEL, message)
         self._unlocked("x402", self.token().functions.cancelAuthorization(*message.values(), *signature))
 
     def spend_elsewhere(self, payment: Payment) -> None:
@@ -265,7 +257,7 @@ class Street:
             **{name: int(authorization[name]) for name in ("value", "validAfter", "validBefore")},
             "nonce": bytes.fromhex(authorization["nonce"][2:]),
         }
-        signature = self.sign_own(payment, "TransferWithAuthorization", TRANSFER, message)
+        signature = self.sign_typed("TransferWithAuthorization", TRANSFER, message)
         self._unlocked("x402", self.token().functions.transferWithAuthorization(*message.values(), *signature))
 
 

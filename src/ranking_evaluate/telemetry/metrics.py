@@ -145,7 +145,20 @@ _FAILURES: Final = {
     "503": ("OVERLOADED", "PAYMENT_UNAVAILABLE", "STATE_UNAVAILABLE"),
     "429": ("RATE_LIMITED",),
 }
-_STORE_CALLS: Final = ("read", "reserve", "move", "find", "recent", "under_way", "audits", "purge", "check_writable")
+_STORE_CALLS: Final = (
+    "read",
+    "reserve",
+    "move",
+    "find",
+    "recent",
+    "under_way",
+    "audits",
+    "purge",
+    "sales",
+    "sales_of",
+    "refund",
+    "check_writable",
+)
 
 
 def begin_series(protocols: Sequence[str], operations: Sequence[str]) -> None:
