@@ -353,9 +353,11 @@ class Purchases:
         started = time.perf_counter()
         outcome = await self._settle(purchase, before)
         telemetry.count_settlement(attempt.protocol, type(outcome).__name__, time.perf_counter() - started)
-        telemetry.logger().info(
+        log = telemetry.logger().warning if isinstance(outcome, Uncertain) else telemetry.logger().info
+        log(
             "settle outcome",
             outcome=type(outcome).__name__,
+            reason=None if isinstance(outcome, Settled) else outcome.reason,
             protocol=attempt.protocol,
             key_digest=telemetry.key_digest(attempt.key),
             reason_code=outcome.code if isinstance(outcome, Refused | Uncertain) else None,

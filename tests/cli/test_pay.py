@@ -136,6 +136,7 @@ def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., A
     def run(
         *,
         body: bytes = b"{}",
+        url: str = URL,
         protocol: str = "x402",
         patience: float = PATIENCE_SECONDS,
         sign_again: bool = False,
@@ -144,7 +145,7 @@ def buy(service: Service, tmp_path: Path, clock: list[float]) -> Callable[..., A
         mandate = replace(Mandate(wallet_key=WALLET.key, key=KEY, max_amount=Decimal("0.01")), **limits)
         with httpx.Client(transport=httpx.MockTransport(service)) as client:
             return run_pay(
-                Order(url=URL, protocol=protocol, body=body, key=KEY),
+                Order(url=url, protocol=protocol, body=body, key=KEY),
                 mandate,
                 state_dir=tmp_path / "state",
                 client=client,
@@ -432,6 +433,31 @@ def test_a_key_stays_with_its_purchase(service: Service, buy: Callable[..., Answ
     buy()
     with pytest.raises(PayError, match="another purchase"):
         buy(body=b"[]")
+    assert len(service.credentials) == 1
+
+
+def test_what_was_signed_is_sent_to_the_place_that_the_service_moved_to_and_nothing_is_signed_there(
+    service: Service, buy: Callable[..., Answer], clock: list[float]
+) -> None:
+    """An earlier release delivers what it sold, at an origin of its own."""
+    elsewhere = URL.replace("https://", "https://before.")
+    service.replies = [problem(409, "IDEMPOTENCY_CONFLICT"), delivered(replayed=True)]
+    with pytest.raises(PayError):
+        buy()
+    assert buy(url=elsewhere).body == ANSWER
+    # Not even where that place says that nothing was charged, and the credential is dead: the kept answer is shown.
+    clock[0], service.state, service.replies = 3600.0, "failed", [problem(402, "PAYMENT_REJECTED")]
+    assert buy(url=elsewhere, sign_again=True, patience=0.0).body == ANSWER
+    assert (len(service.credentials), len(set(service.credentials))) == (3, 1)
+
+
+def test_what_never_left_is_sent_to_no_other_place(service: Service, buy: Callable[..., Answer]) -> None:
+    service.replies = [httpx.ConnectError("refused")]
+    with pytest.raises(PayError):
+        buy(patience=0.0)
+    for url in (URL.replace("https://", "https://before."), f"{URL}/other"):
+        with pytest.raises(PayError, match="another purchase"):
+            buy(url=url)
     assert len(service.credentials) == 1
 
 

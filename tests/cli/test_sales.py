@@ -195,4 +195,4 @@ def test_a_shared_store_is_backed_up_by_its_own_tool(postgres_server: PostgresSe
     asyncio.run(make())
     environment = {"RANKING_EVALUATE_DATABASE_URL": url}
     done = CliRunner().invoke(app, ["attempts", "backup", str(tmp_path / "copy.db")], env=environment)
-    assert (done.exit_code, "use pg_dump" in done.stderr) == (2, True)
+    assert (done.exit_code, "point-in-time recovery" in done.stderr) == (2, True)

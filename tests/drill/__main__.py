@@ -137,7 +137,7 @@ def main() -> int:
             outcome = take(step, number, running, crowd)
             print(outcome.row, flush=True)
             faults += [f"{step.name}: {fault}" for fault in outcome.faults]
-    print(f"\n{len(steps)} steps in {time.monotonic() - began:.0f} s.")
+    print(f"\n{len(steps)} {'step' if len(steps) == 1 else 'steps'} in {time.monotonic() - began:.0f} s.")
     for fault in faults:
         print(f"NOT AS EXPECTED: {fault}")
     return 1 if faults else 0

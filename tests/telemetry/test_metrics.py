@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -43,3 +44,10 @@ def test_every_call_of_the_store_has_a_series_from_the_start() -> None:
     timed = set(re.findall(r'store_call\("(\w+)"\)', inspect.getsource(WatchedStore)))
     assert begun("ranking_evaluate_store_failures_total", "call") >= timed
     assert {"read", "reserve", "move", "refund"} <= timed
+
+
+def test_the_operator_s_page_has_every_metric_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operate.md").read_text(encoding="utf-8")
+    ours = {metric.name for metric in REGISTRY.collect() if metric.name.startswith("ranking_evaluate_")}
+    named = {name.removesuffix("_total") for name in re.findall(r"`(ranking_evaluate_\w+)`", page)}
+    assert named == ours

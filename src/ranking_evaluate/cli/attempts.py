@@ -243,7 +243,10 @@ def backup(
     async def work() -> str | None:
         async with open_store() as store:
             if not isinstance(store, SqliteStore):
-                return "This store is PostgreSQL: use pg_dump."
+                return (
+                    "This store is PostgreSQL: use its point-in-time recovery (docs/operate.md#back-up). A dump lacks "
+                    "what was sold since."
+                )
             try:
                 await store.back_up(file)
             except OSError as error:

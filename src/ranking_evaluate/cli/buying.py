@@ -110,10 +110,13 @@ class _Purchase:
         standing = self._standing(record)
         if standing == UNCERTAIN:
             raise PayError(
-                "It is not known yet whether this purchase was charged. Do not pay again: the service's operator "
-                "decides, then the same command with the same --key says what came of it.",
+                "It is not known yet whether this purchase was charged. Do not pay again: the chain or the service's "
+                "operator decides, and then the same command with the same --key says what came of it.",
                 UNCLEAR,
             )
+        if record.credential.url != self.order.url:
+            self.say(f"Sending the credential that was signed for {record.credential.url} here; nothing new is signed.")
+            return self._deliver(record, self.patience)
         is_dead = record.credential.is_dead(time.time())
         is_free = not record.is_answered and (standing is None or standing in NO_CHARGE)
         if is_dead and is_free and (record.never_sent or (standing in NO_CHARGE and self.sign_again)):
@@ -139,9 +142,14 @@ class _Purchase:
             raise PayError(f"{error} Nothing is signed without knowing what was signed before.", UNCLEAR) from error
         if record is not None:
             saved = record.credential
-            before = (saved.url, saved.protocol, saved.input_sha256)
-            if before != (self.order.url, self.order.protocol, self.order.input_sha256):
-                raise PayError(f"The key {saved.key} was used for another purchase (other URL, protocol or input).")
+            before = (saved.protocol, saved.input_sha256) == (self.order.protocol, self.order.input_sha256)
+            # Who sells may move, or the release that sold it answer elsewhere: what was sent may be sent there too.
+            is_elsewhere = httpx.URL(saved.url).raw_path == httpx.URL(self.order.url).raw_path and not record.never_sent
+            if not before or (saved.url != self.order.url and not is_elsewhere):
+                raise PayError(
+                    f"The key {saved.key} was used for another purchase (other URL, protocol or input). Nothing new "
+                    "was signed. Give the URL, protocol and input of that purchase, or another --key for a new one."
+                )
         return record
 
     def _first(self) -> Answer:

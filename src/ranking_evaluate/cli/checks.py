@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ranking_evaluate.http.dependencies import Parts
+    from ranking_evaluate.payments.config import X402Network
+    from ranking_evaluate.payments.json_rpc import JsonRpc
     from ranking_evaluate.payments.protocol import PaymentProtocol
     from ranking_evaluate.settings import Settings
 
@@ -45,6 +47,8 @@ async def check(settings: Settings) -> AsyncIterator[Finding]:
     for protocol in parts.protocols:
         async for finding in _protocol(protocol):
             yield finding
+    async for finding in _currencies(settings):
+        yield finding
 
 
 def nothing_sold(parts: Parts) -> str | None:
@@ -132,8 +136,52 @@ async def _nodes(settings: Settings) -> AsyncIterator[Finding]:
         else:
             is_it = chain == network.name
             yield Finding("node", is_it, f"{network.name}: {'answers' if is_it else f'the node is on {chain}'}")
+            if is_it:
+                yield await _token(rpc, network)
         finally:
             await rpc.close()
+
+
+async def _token(rpc: JsonRpc, network: X402Network) -> Finding:
+    """Return whether a payer's signature for the configured token is one for the token that is there (EIP-712)."""
+    from ranking_evaluate.payments.evm import domain_separator, expected_domain_separator
+    from ranking_evaluate.payments.json_rpc import NodeError
+
+    asset, name, version = network.token
+    try:
+        if await rpc.ask("eth_getCode", asset, "latest") == "0x":
+            return Finding("token", False, f"{network.name}: there is no contract at {asset} (X402_ASSET)")
+        found = await domain_separator(rpc, asset)
+    except NodeError as error:
+        words = f"{network.name}: {asset} does not tell what its transfers are signed for: {error}"
+        return Finding("token", None, words)
+    if found != expected_domain_separator(network.name, network.token):
+        words = f"{network.name}: {asset} does not call itself {name}, version {version} (X402_ASSET_NAME, _VERSION)"
+        return Finding("token", False, words)
+    return Finding("token", True, f"{network.name}: {asset} is {name}, version {version}")
+
+
+async def _currencies(settings: Settings) -> AsyncIterator[Finding]:
+    """Yield whether there is a token for each currency of MPP; of its node, the provider, something is said already."""
+    from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
+
+    if settings.mpp is None:
+        return
+    rpc = JsonRpc(settings.mpp.rpc_url, NODE_SECONDS)
+    try:
+        if await rpc.chain_id() != settings.mpp.chain_id:
+            return
+        for currency in settings.mpp.currencies:
+            try:
+                await rpc.balance(currency, settings.mpp.recipient)
+            except NodeError:
+                yield Finding("token", False, f"mpp: {currency} is no token (MPP_CURRENCY)")
+            else:
+                yield Finding("token", True, f"mpp: {currency} is a token")
+    except NodeError:
+        return
+    finally:
+        await rpc.close()
 
 
 async def _protocol(protocol: PaymentProtocol) -> AsyncIterator[Finding]:

@@ -52,8 +52,8 @@ def printed(receipt: str) -> str:
 
 
 def clock(at: float) -> str:
-    """Return the time of an epoch second on this machine's clock."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    """Return the time of an epoch second on this machine's clock, with its zone."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(at))
 
 
 def _times(number: int) -> str:

@@ -21,8 +21,10 @@ def serve(
 ) -> None:
     """Serve the paid operations; settings are RANKING_EVALUATE_* environment variables, read once.
 
-    With --check it prints a line for each thing that a sale needs: settings, store, nodes, providers, clock. Exit codes
-    then: 0 it can sell, 1 it cannot, 2 a setting is wrong. The service may run meanwhile.
+    Exit codes of a start that fails: 1 the store or Redis does not answer, which may pass; 2 a setting is wrong.
+
+    With --check it prints a line for each thing that a sale needs: settings, store, nodes, tokens, providers, clock.
+    Exit codes then: 0 it can sell, 1 it cannot, 2 a setting is wrong. The service may run meanwhile.
     """
     try:
         settings = read_settings(host=host, port=port)
@@ -58,13 +60,21 @@ def _check(settings: Settings) -> None:
 def _serve(settings: Settings, host: str, port: int) -> None:
     # Imported when the settings are known to be right: a wrong one is told at once.
     from ranking_evaluate import telemetry
+    from ranking_evaluate.attempts.store import StoreUnavailable
     from ranking_evaluate.bootstrap import build
     from ranking_evaluate.cli.checks import nothing_sold
     from ranking_evaluate.http.early_refusals import EarlyRefusals
     from ranking_evaluate.http.requests import counted_as
+    from ranking_evaluate.rates import RateStorageUnavailable
     from ranking_evaluate.recording import RECORD_FOR
     from ranking_evaluate.server import start
     from ranking_evaluate.server.limits import Limits
+
+    def started() -> None:
+        telemetry.logger().info("serving", address=f"http://{host}:{port}", origin=settings.public_origin)
+        reason = nothing_sold(app.state.parts)
+        if reason is not None:
+            telemetry.logger().warning("nothing can be sold", reason=reason)
 
     try:
         app = build(settings)
@@ -72,23 +82,20 @@ def _serve(settings: Settings, host: str, port: int) -> None:
         listener = start.listen(host, port)
         if settings.metrics_port is not None:
             _serve_metrics(settings.metrics_host, settings.metrics_port)
-        telemetry.logger().info("serving", address=f"http://{host}:{port}", origin=settings.public_origin)
-        reason = nothing_sold(app.state.parts)
-        if reason is not None:
-            telemetry.logger().warning("nothing can be sold", reason=reason)
         start.run(
             app,
             listener,
             limits=Limits(),
             refusals=EarlyRefusals(app.state.parts.header_names, app.state.parts.cors),
             client_of=counted_as,
+            started=started,
             explain=_explain,
             trusted_proxies=settings.trusted_proxies,
             graceful_seconds=settings.verify_timeout + settings.settle_timeout + 15 + RECORD_FOR,
         )
     except start.StartFailed as error:
         say(visible(str(error)))
-        raise typer.Exit(2) from None
+        raise typer.Exit(1 if isinstance(error.__cause__, StoreUnavailable | RateStorageUnavailable) else 2) from None
 
 
 def _explain(failure: Exception) -> str:

@@ -125,6 +125,7 @@ def run(
     limits: Limits,
     refusals: Refusals,
     client_of: Callable[[str], str],
+    started: Callable[[], None],
     explain: Callable[[Exception], str],
     trusted_proxies: tuple[str, ...],
     graceful_seconds: float,
@@ -140,6 +141,7 @@ def run(
         limits: See `configuration`; connections never take the last open files.
         refusals: See `configuration`.
         client_of: See `configuration`.
+        started: Called once the application is up and callers can connect.
         explain: Words what made the lifespan fail, in one line.
         trusted_proxies: See `configuration`.
         graceful_seconds: See `configuration`.
@@ -153,7 +155,7 @@ def run(
         trusted_proxies=trusted_proxies,
         graceful_seconds=graceful_seconds,
     )
-    server = _Server(config)
+    server = _Server(config, started)
     # What was made so far stays to the end: a full collection that walked it would hold every request up for 60 ms.
     gc.collect()
     gc.freeze()
@@ -188,6 +190,10 @@ class _LifespanWatcher:
 class _Server(uvicorn.Server):
     """A server that ends in one way only, and whose failure to start is told by `run`."""
 
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._tell_started = started
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end at the first signal; at a second interrupt uvicorn would drop the requests under way."""
         if not self.should_exit:
@@ -208,3 +214,5 @@ class _Server(uvicorn.Server):
             await super().startup(sockets)
         finally:
             log.disabled = False
+        if self.started:
+            self._tell_started()

@@ -141,7 +141,7 @@ class _Reader:
         for name in sorted(self._environment):
             if name.startswith(PREFIX) and name not in known:
                 near = difflib.get_close_matches(name.removeprefix(PREFIX), VARIABLES, n=1)
-                hint = f"; did you mean {VARIABLES[near[0]].full_name}?" if near else ""
+                hint = f"; did you mean {VARIABLES[near[0]].full_name}?" if near else "; docs/settings.md has all"
                 self.faults.append(f"{name}: there is no such variable{hint}")
 
     def _bound_origin(self, host: str, port: int) -> str:
