@@ -70,7 +70,9 @@ def _shown(receipt: Any, transaction: str, facts: PaymentFacts, realm: str, fina
         return Unknown("the receipt is in a block that is not final yet")
     if receipt["status"] == "0x0":
         return NeverLanded("the transaction was reverted: it is on the chain and moved nothing", for_good=True)
-    if any(_is_payment(log, facts, realm) for log in receipt.get("logs") or []):
+    if not isinstance(receipt.get("logs"), list):
+        raise NodeError("the node's receipt has no logs")
+    if any(_is_payment(log, facts, realm) for log in receipt["logs"]):
         return Landed(transaction.lower())
     return NeverLanded("the transaction is on the chain, and did not make this payment", for_good=True)
 
@@ -97,13 +99,13 @@ def _is_payment(log: object, facts: PaymentFacts, realm: str) -> bool:
     if not isinstance(log, Mapping):
         return False
     topics, data = log.get("topics"), log.get("data")
-    if not isinstance(topics, list) or not isinstance(data, str) or len(topics) != 4:
+    if not isinstance(topics, list) or len(topics) != 4:
         return False
     kind, _, recipient, memo = (str(topic).lower() for topic in topics)
     return (
         str(log.get("address")).lower() == facts.asset.lower()
         and kind == TRANSFER_WITH_MEMO_LOG
         and recipient == f"0x{word(facts.pay_to)}"
-        and data == f"0x{facts.amount:064x}"
+        and integer(data) == facts.amount
         and is_memo_of(memo, facts.payment_id, realm)
     )
