@@ -224,11 +224,8 @@ class SqliteStore:
         """Return what the payer's other purchases may still take of the same token, in base units."""
         values = (attempt.payer, attempt.network, attempt.asset, attempt.claim, self._clock(), attempt.created_at)
 
-        def look(db: apsw.Connection) -> int:
-            [[amount]] = db.execute(_UNDER_WAY, values).fetchall()
-            return int(str(amount))
-
-        return await self._read(look)
+        rows: list[Any] = await self._read(lambda db: db.execute(_UNDER_WAY, values).fetchall())
+        return int(rows[0][0])
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""
