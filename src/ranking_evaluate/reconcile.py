@@ -18,6 +18,9 @@ from ranking_evaluate.chains import Chains, releasable_from
 from ranking_evaluate.contract.errors import ServiceError
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
 
+VERDICTS: Final = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}
+"""What the chain says in one word, for the audit and for metrics."""
+
 _TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
@@ -189,8 +192,7 @@ def in_words(evidence: Evidence) -> str:
 
 
 def _evidence(found: Evidence, force: bool) -> str:
-    supports = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}[type(found)]
-    return f"{'forced; ' if force else ''}chain: {supports}: {in_words(found)}"
+    return f"{'forced; ' if force else ''}chain: {VERDICTS[type(found)]}: {in_words(found)}"
 
 
 def _duration(seconds: float) -> str:
