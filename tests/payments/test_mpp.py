@@ -943,11 +943,11 @@ async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
             assert isinstance(await protocol.inspect(other), Unknown), other
 
 
-@pytest.mark.parametrize("logs", [None, 7])
-async def test_a_receipt_that_tells_no_logs_does_not_say_that_nothing_was_paid(
-    tempo: Tempo, monkeypatch: pytest.MonkeyPatch, logs: object
+@pytest.mark.parametrize("said", [{"logs": None}, {"logs": 7}, {"status": []}])
+async def test_a_receipt_of_another_form_does_not_say_that_nothing_was_paid(
+    tempo: Tempo, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
 ) -> None:
-    monkeypatch.setitem(RECEIPT_CHANGES, Fault.REVERTED, {"logs": logs})
+    monkeypatch.setitem(RECEIPT_CHANGES, Fault.REVERTED, said)
     offer = new_offer()
     async with protocol_of(config_of(tempo.proxy.url)) as protocol:
         credential = await bought(protocol, tempo, offer)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from ranking_evaluate.deadline import within
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
+from ranking_evaluate.payments.json_rpc import MISREAD, JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
@@ -47,7 +47,7 @@ class AuthorizationLookup:
         try:
             async with within(RPC_TIMEOUT):
                 return await self._look(rpc, facts, facts.payer, facts.valid_before)
-        except (NodeError, TimeoutError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (*MISREAD, TimeoutError) as error:
             return Unknown(f"the chain could not be read: {error}")
         finally:
             await rpc.close()

@@ -46,6 +46,10 @@ class NodeRefusal(NodeError):
         self.message = message
 
 
+MISREAD: Final = (NodeError, KeyError, TypeError, ValueError, AttributeError)
+"""What reading a node's answers raises when one is missing or of another form than the question has."""
+
+
 class JsonRpc:
     """Asks one node.
 
