@@ -19,6 +19,7 @@ from ranking_evaluate.payments import extension_responses
 from ranking_evaluate.payments.cdp import Sign
 from ranking_evaluate.payments.clock import ahead_of_date
 from ranking_evaluate.payments.protocol import (
+    TRANSACTION,
     NotSent,
     Readiness,
     Refused,
@@ -40,7 +41,6 @@ MAX_ANSWER_BYTES: Final = 65_536
 NO_HASH: Final = "the facilitator reports success without a transaction hash"
 """Why a settlement is uncertain, and will be again for every buyer: this facilitator cannot be used."""
 
-TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 _REPORTED: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 _OWN_STATUSES: Final = frozenset({401, 402, 429})

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.mpp.transaction import is_memo_of
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
+from ranking_evaluate.payments.protocol import TRANSACTION, Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
 TRANSFER_WITH_MEMO_LOG: Final = "0x57bc7354aa85aed339e000bccffabbc529466af35f0772c8f8ee1145927de7f0"
 """Topic of TransferWithMemo(address,address,uint256,bytes32), TIP-20."""
@@ -19,8 +18,6 @@ SEARCHED_SECONDS: Final = 600
 A challenge lives for five minutes at most, and the chain takes no transaction with an expiring nonce that is valid for
 longer: twice that holds every transaction that can bear the memo.
 """
-
-_TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidence:
@@ -34,7 +31,7 @@ async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidenc
         NodeError: The node gave no usable answer.
     """
     transaction = facts.transaction
-    if transaction is None or not _TRANSACTION_HASH.fullmatch(transaction):
+    if transaction is None or not TRANSACTION.fullmatch(transaction):
         return Unknown("the record holds no transaction to look for")
     # Another chain has no receipt of it either, which must never look like a payment that did not land.
     chain_id = await node.chain_id()
