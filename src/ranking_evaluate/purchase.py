@@ -60,7 +60,7 @@ from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.instants import written
 from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
-from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, readable_credential
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, not_ready, readable_credential
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Refused,
@@ -271,7 +271,7 @@ class Purchases:
             raise ended()
         ready, reason = purchase.order.payee.ready()
         if not ready or self._closing:
-            raise _provider_unavailable("the service is shutting down" if self._closing else reason)
+            raise not_ready("the service is shutting down" if self._closing else reason)
 
     async def _reserve(self, purchase: Purchase, seen: Snapshot) -> Attempt | None:
         reservation = draft(purchase, lease_seconds=self._verify_timeout + RESERVE_MARGIN)
@@ -316,7 +316,7 @@ class Purchases:
                     raise self._uncertain(attempt, code)
             case Unreachable(reason=reason, retry_after=retry_after):
                 if await self._moved(attempt, Withdraw()):
-                    raise _provider_unavailable(reason, retry_after)
+                    raise not_ready(reason, retry_after)
             case _:
                 assert_never(verification)
         return await self._lost(purchase)
@@ -394,7 +394,7 @@ class Purchases:
                     raise await self._rejected(purchase, reason, receipt)
             case NotSent(reason=reason):
                 if await self._moved(attempt, RecordNotSent()):
-                    raise _provider_unavailable(reason)
+                    raise not_ready(reason)
             case Uncertain(reason=reason, code=code, transaction=reported):
                 if await self._moved(attempt, RecordUncertain(reason, code, reported)):
                     raise self._uncertain(attempt, code, reported)
@@ -462,12 +462,6 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_digest=telemetry.key_digest(row.key))
         raise _state_unavailable("The stored answer cannot be reproduced.")
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
-
-
-def _provider_unavailable(reason: str | None, retry_after: int | None = None) -> Unavailable:
-    """Return the refusal; the provider's own Retry-After counts where it is longer than ours."""
-    detail = f"No payment can be taken at the moment: {reason or 'the provider is not ready'}."
-    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=max(RETRY_AFTER, retry_after or 0))
 
 
 def _state_unavailable(detail: str) -> Unavailable:
