@@ -15,8 +15,8 @@ from ranking_evaluate.attempts.attempt import Attempt, State
 from ranking_evaluate.attempts.events import CHAIN
 from ranking_evaluate.attempts.store import AttemptStore, StoreUnavailable
 from ranking_evaluate.chains import Chains, releasable_from
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
-from ranking_evaluate.reconcile import DecisionRefused, Reconciler, in_words
+from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded
+from ranking_evaluate.reconcile import VERDICTS, DecisionRefused, Reconciler, in_words
 
 LOOK_SECONDS: Final = 5.0
 """Seconds between two looks at what is uncertain; the chain is asked only about what is due."""
@@ -38,9 +38,6 @@ CALLS_A_SECOND: Final = 5.0
 
 UNTOLD_FOR: Final = 900.0
 """Seconds after which a person must look at a payment that the chain is not asked about."""
-
-OUTCOMES: Final = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}
-"""What a round came to, in the words of its counter."""
 
 MOST_WATCHED: Final = 10_000
 """Uncertain attempts that are watched at once, the ones that changed last."""
@@ -135,7 +132,7 @@ class Keeper:
         # Noted before the question: an attempt about which it fails waits like any other.
         watch.due, watch.wait = _next(attempt, watch.wait, now), min(2 * watch.wait, ASKED_AT_LEAST)
         found = await self._chains.ask(attempt)
-        telemetry.count_round(attempt.protocol, OUTCOMES[type(found)])
+        telemetry.count_round(attempt.protocol, VERDICTS[type(found)])
         decision = self._decision(attempt, watch, found, now)
         if decision is None:
             return

@@ -16,7 +16,7 @@ from ranking_evaluate.attempts.decide import Request
 from ranking_evaluate.attempts.fingerprint import fingerprint
 from ranking_evaluate.contract.answer import Answer
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY
-from ranking_evaluate.contract.errors import RequestMalformed, ServiceError, Unavailable
+from ranking_evaluate.contract.errors import RETRY_AFTER, RequestMalformed, ServiceError, Unavailable
 from ranking_evaluate.contract.rules import published_sha256
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.evaluations.evaluations import never
@@ -163,6 +163,12 @@ def offer_of(
 def unconfigured(wire: Wire) -> Unavailable:
     """Return the refusal of a protocol that nobody configured; waiting does not help."""
     return Unavailable("PAYMENT_UNAVAILABLE", f"Payments over {wire.title} are not taken here.", cause="unconfigured")
+
+
+def not_ready(reason: str | None, retry_after: int | None = None) -> Unavailable:
+    """Return the refusal while a provider cannot be used; its own Retry-After counts where it is longer than ours."""
+    detail = f"No payment can be taken at the moment: {reason or 'the provider is not ready'}."
+    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=max(RETRY_AFTER, retry_after or 0))
 
 
 def ended() -> Unavailable:

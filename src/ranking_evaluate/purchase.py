@@ -60,7 +60,7 @@ from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.core.instants import written
 from ranking_evaluate.deadline import within
 from ranking_evaluate.evaluations.evaluations import Caller, Evaluations, Standing
-from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, readable_credential
+from ranking_evaluate.order import Delivery, Order, Purchase, consider, draft, ended, not_ready, readable_credential
 from ranking_evaluate.payments.protocol import (
     NotSent,
     Refused,
@@ -169,9 +169,7 @@ class Purchases:
             return await self._decide(purchase)
         except StoreUnavailable as error:
             telemetry.logger().error("store unavailable", reason=str(error))
-            raise Unavailable(
-                "STATE_UNAVAILABLE", "The record of purchases cannot be used.", retry_after=RETRY_AFTER
-            ) from error
+            raise _state_unavailable("The record of purchases cannot be used.") from error
 
     async def drain(self) -> None:
         """Take no new payments, wait for the settlements under way, and a minute at most for records of money."""
@@ -216,7 +214,7 @@ class Purchases:
             attempt = await self._reserve(purchase, seen)
             if attempt is not None:
                 return await self._in_own_task(attempt, purchase)
-        raise _come_back("Another request for the same purchase was faster, again and again.")
+        raise _state_unavailable("Another request for the same purchase was faster, again and again.")
 
     async def _follow(self, decision: Answerable, purchase: Purchase) -> Delivery:
         """Answer the request as the table says."""
@@ -273,7 +271,7 @@ class Purchases:
             raise ended()
         ready, reason = purchase.order.payee.ready()
         if not ready or self._closing:
-            raise _provider_unavailable("the service is shutting down" if self._closing else reason)
+            raise not_ready("the service is shutting down" if self._closing else reason)
 
     async def _reserve(self, purchase: Purchase, seen: Snapshot) -> Attempt | None:
         reservation = draft(purchase, lease_seconds=self._verify_timeout + RESERVE_MARGIN)
@@ -318,7 +316,7 @@ class Purchases:
                     raise self._uncertain(attempt, code)
             case Unreachable(reason=reason, retry_after=retry_after):
                 if await self._moved(attempt, Withdraw()):
-                    raise _provider_unavailable(reason, retry_after)
+                    raise not_ready(reason, retry_after)
             case _:
                 assert_never(verification)
         return await self._lost(purchase)
@@ -398,7 +396,7 @@ class Purchases:
                     raise await self._rejected(purchase, reason, receipt)
             case NotSent(reason=reason):
                 if await self._moved(attempt, RecordNotSent()):
-                    raise _provider_unavailable(reason)
+                    raise not_ready(reason)
             case Uncertain(reason=reason, code=code, transaction=reported):
                 if await self._moved(attempt, RecordUncertain(reason, code, reported)):
                     raise self._uncertain(attempt, code, reported)
@@ -415,7 +413,7 @@ class Purchases:
         seen = await self._store.read(purchase.request.key, purchase.request.proofs)
         decision = decide(seen, purchase.request)
         if isinstance(decision, Reserve):
-            raise _come_back("The reservation of this payment ran out before it was submitted.")
+            raise _state_unavailable("The reservation of this payment ran out before it was submitted.")
         return await self._follow(decision, purchase)
 
     # Refusals with a challenge.
@@ -464,15 +462,9 @@ def _delivery(purchase: Purchase, row: Attempt, *, replayed: bool) -> Delivery:
     # Schema 1 did not keep the whole answer's digest.
     if (row.output_sha256, row.answer_sha256 or sold[1]) != sold or row.receipt is None:
         telemetry.alarm("replay_differs", "replay differs from what was sold", key_digest=telemetry.key_digest(row.key))
-        raise Unavailable("STATE_UNAVAILABLE", "The stored answer cannot be reproduced.", retry_after=RETRY_AFTER)
+        raise _state_unavailable("The stored answer cannot be reproduced.")
     return Delivery(purchase.answer.body, purchase.order.wire.receipt_header.lower(), row.receipt, replayed)
 
 
-def _provider_unavailable(reason: str | None, retry_after: int | None = None) -> Unavailable:
-    """Return the refusal; the provider's own Retry-After counts where it is longer than ours."""
-    detail = f"No payment can be taken at the moment: {reason or 'the provider is not ready'}."
-    return Unavailable("PAYMENT_UNAVAILABLE", detail, retry_after=max(RETRY_AFTER, retry_after or 0))
-
-
-def _come_back(detail: str) -> Unavailable:
+def _state_unavailable(detail: str) -> Unavailable:
     return Unavailable("STATE_UNAVAILABLE", detail, retry_after=RETRY_AFTER)

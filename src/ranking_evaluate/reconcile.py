@@ -7,7 +7,6 @@ evidence. The service may run meanwhile: a decision is one compare-and-set of th
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +15,10 @@ from ranking_evaluate.attempts.events import Event, Grounds, OperatorRelease, Op
 from ranking_evaluate.attempts.store import AttemptStore
 from ranking_evaluate.chains import Chains, releasable_from
 from ranking_evaluate.contract.errors import ServiceError
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, Unknown
+from ranking_evaluate.payments.protocol import TRANSACTION, Evidence, Landed, NeverLanded, Unknown
 
-_TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+VERDICTS: Final = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}
+"""What the chain says in one word, for the audit and for metrics."""
 
 
 class DecisionRefused(Exception):
@@ -82,7 +82,7 @@ class Reconciler:
             DecisionRefused: The attempt is not open, or the transaction does not show this payment and `force` is
                 not set.
         """
-        if not _TRANSACTION.fullmatch(transaction):
+        if not TRANSACTION.fullmatch(transaction):
             raise DecisionRefused(f"{transaction} is not a transaction hash of 0x and 64 hexadecimal digits.")
         transaction = transaction.lower()
         case = await self._open_case(key, State.UNCERTAIN, State.RELEASED)
@@ -189,8 +189,7 @@ def in_words(evidence: Evidence) -> str:
 
 
 def _evidence(found: Evidence, force: bool) -> str:
-    supports = {Landed: "landed", NeverLanded: "never landed", Unknown: "unknown"}[type(found)]
-    return f"{'forced; ' if force else ''}chain: {supports}: {in_words(found)}"
+    return f"{'forced; ' if force else ''}chain: {VERDICTS[type(found)]}: {in_words(found)}"
 
 
 def _duration(seconds: float) -> str:

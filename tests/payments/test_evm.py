@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import httpx
 import pytest
 import structlog
 from eth_account import Account
@@ -145,6 +146,28 @@ class Bank:
 
     async def look(self, facts: PaymentFacts) -> Evidence:
         return await AuthorizationLookup(self.chain.rpc).look(facts)
+
+
+class Node(FaultyFacilitator):
+    """A node that answers each call with what `said` makes of it; a facilitator answers nobody at this path."""
+
+    def __init__(self, said: Callable[[bytes], object]) -> None:
+        self._said = said
+        super().__init__(lambda path, body: (500, b""))
+
+    def answer(self, handler: Any, path: str, body: bytes) -> None:
+        """Answer one question."""
+        handler.send(200, json.dumps(self._said(body)).encode())
+
+
+def doctored(bank: Bank, change: Callable[[str, Any], Any]) -> Node:
+    """Return the bank's own node with each result changed, by the method that was asked for."""
+
+    def said(body: bytes) -> object:
+        answer = httpx.post(bank.chain.rpc, content=body, headers={"content-type": "application/json"}).json()
+        return {**answer, "result": change(json.loads(body)["method"], answer["result"])}
+
+    return Node(said)
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +317,58 @@ async def test_a_node_that_is_down_says_nothing(bank: Bank) -> None:
     ],
 )
 async def test_a_node_that_answers_nonsense_says_nothing(bank: Bank, said: object) -> None:
-    with FaultyFacilitator(lambda path, body: (200, json.dumps(said).encode())) as node:
+    with Node(lambda body: said) as node:
         assert isinstance(await AuthorizationLookup(node.url).look(bank.facts(valid_for=-1000)), Unknown)
+
+
+async def test_a_block_whose_time_is_no_quantity_is_not_past_an_expiry(bank: Bank) -> None:
+    """Digits of a decimal number, read as hexadecimal ones, are a time centuries away."""
+    bank.pass_time(1)
+
+    def in_decimal(method: str, said: Any) -> Any:
+        return {**said, "timestamp": int(said["timestamp"], 16)} if method == "eth_getBlockByNumber" else said
+
+    alive = bank.facts(valid_for=1000)
+    with doctored(bank, in_decimal) as node:
+        assert isinstance(await AuthorizationLookup(node.url).look(alive), Unknown)
+
+
+RECEIPTS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "a status of another form": lambda receipt: {**receipt, "status": "0x01"},
+    "no status": lambda receipt: {**receipt, "status": None},
+    "no logs": lambda receipt: {**receipt, "logs": []},
+    "logs of another transaction": lambda receipt: {**receipt, "logs": receipt["logs"][1:]},
+    "logs that are no list": lambda receipt: {**receipt, "logs": 7},
+}
+
+
+@pytest.mark.parametrize("name", RECEIPTS)
+async def test_a_receipt_that_contradicts_the_log_of_the_use_says_nothing(bank: Bank, name: str) -> None:
+    """The node says that this transaction used the authorization, and then shows a receipt without that."""
+    paid = bank.facts()
+    bank.pay(paid)
+    bank.pass_time(300)
+
+    def change(method: str, said: Any) -> Any:
+        return RECEIPTS[name](said) if method == "eth_getTransactionReceipt" else said
+
+    with doctored(bank, change) as node:
+        assert isinstance(await AuthorizationLookup(node.url).look(paid), Unknown)
+
+
+async def test_topics_are_the_same_in_capital_letters(bank: Bank) -> None:
+    paid = bank.facts()
+    transaction = bank.pay(paid)
+    bank.pass_time(300)
+
+    def in_capitals(method: str, said: Any) -> Any:
+        if method != "eth_getTransactionReceipt":
+            return said
+        upper = [{**log, "topics": [f"0x{topic[2:].upper()}" for topic in log["topics"]]} for log in said["logs"]]
+        return {**said, "logs": upper}
+
+    with doctored(bank, in_capitals) as node:
+        assert await AuthorizationLookup(node.url).look(paid) == Landed(transaction)
 
 
 # A verification that a payment could explain.

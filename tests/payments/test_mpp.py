@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +45,8 @@ from starlette.routing import Route
 from ranking_evaluate.contract.errors import RequestMalformed
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.config import MppConfig
+from ranking_evaluate.payments.json_rpc import JsonRpc, word
+from ranking_evaluate.payments.mpp.evidence import TRANSFER_WITH_MEMO_LOG, evidence_of
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.mpp.rpc import NodeTransport
 from ranking_evaluate.payments.mpp.settlement import classify
@@ -74,7 +76,7 @@ from ranking_evaluate.sandbox.processes import Processes, free_port
 from ranking_evaluate.sandbox.tempo import CHAIN_ID, PATH_USD, PAYER_TOKENS, mpp_protocol
 from ranking_evaluate.sandbox.wallets import new_wallet
 from ranking_evaluate.settings import read_settings
-from tests.faults.tempo_proxy import Fault, Tempo
+from tests.faults.tempo_proxy import RECEIPT_CHANGES, Fault, Tempo
 from tests.payments import mpp_buyer as buyer
 from tests.payments.malformed_mpp import malformed
 
@@ -939,6 +941,62 @@ async def test_the_chain_tells_each_fate_of_a_payment(tempo: Tempo) -> None:
             replace(facts, network="eip155:4217"),
         ):
             assert isinstance(await protocol.inspect(other), Unknown), other
+
+
+@pytest.mark.parametrize("said", [{"logs": None}, {"logs": 7}, {"status": []}])
+async def test_a_receipt_of_another_form_does_not_say_that_nothing_was_paid(
+    tempo: Tempo, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
+) -> None:
+    monkeypatch.setitem(RECEIPT_CHANGES, Fault.REVERTED, said)
+    offer = new_offer()
+    async with protocol_of(config_of(tempo.proxy.url)) as protocol:
+        credential = await bought(protocol, tempo, offer)
+        assert isinstance(await protocol.settle(credential, offer), Settled)
+        # By its own topics the transfer would be found.
+        facts = replace(credential.facts, payment_id="another-challenge")
+        assert isinstance(await finally_said(protocol, facts), NeverLanded)
+        tempo.proxy.fault = Fault.REVERTED
+        assert isinstance(await protocol.inspect(facts), Unknown)
+
+
+class Told(JsonRpc):
+    """A node that answers each method as the test says."""
+
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        super().__init__("http://node.example", 1)
+        self._answers = answers
+
+    async def ask(self, method: str, *params: object) -> Any:
+        return self._answers[method]
+
+
+async def test_what_a_log_holds_is_the_same_in_capital_letters() -> None:
+    """Of ten cents the amount has letters in it."""
+    facts = PaymentFacts(
+        network=f"eip155:{CHAIN_ID}",
+        asset=PATH_USD,
+        amount=100_000,
+        pay_to="0x" + "ab" * 20,
+        payer="0x" + "cd" * 20,
+        payment_id="a-challenge",
+        valid_before=int(time.time()),
+        transaction="0x" + "33" * 32,
+    )
+    topics = [TRANSFER_WITH_MEMO_LOG, "0x" + word(facts.payer or ""), "0x" + word(facts.pay_to)]
+    log = {
+        "address": PATH_USD,
+        "topics": [*topics, memo_of(facts.payment_id, REALM)],
+        "data": f"0x{facts.amount:064x}",
+    }
+    receipt = {"transactionHash": facts.transaction, "status": "0x1", "blockNumber": "0x1"}
+    for data in (log["data"], f"0x{facts.amount:064X}"):
+        answers = {
+            "eth_chainId": hex(CHAIN_ID),
+            "eth_getBlockByNumber": {"number": "0x2", "timestamp": hex(facts.valid_before or 0)},
+            "eth_getTransactionReceipt": {**receipt, "logs": [{**log, "data": data}]},
+            "eth_getLogs": [],
+        }
+        assert await evidence_of(Told(answers), facts, REALM) == Landed(facts.transaction or "")
 
 
 async def test_never_landed_needs_a_final_block_past_the_last_second(tempo: Tempo) -> None:

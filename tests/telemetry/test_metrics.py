@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 
 from ranking_evaluate.attempts.watched import WatchedStore
-from ranking_evaluate.keeper import OUTCOMES
 from ranking_evaluate.payments.protocol import Settlement, Verification
+from ranking_evaluate.reconcile import VERDICTS
 from ranking_evaluate.telemetry import begin_series
 from ranking_evaluate.telemetry.metrics import REGISTRY
 
@@ -31,7 +31,7 @@ def begun(name: str, label: str, **chosen: str) -> set[str]:
     [
         ("ranking_evaluate_verifications_total", {kind.__name__ for kind in get_args(Verification)}),
         ("ranking_evaluate_settlements_total", {kind.__name__ for kind in get_args(Settlement)}),
-        ("ranking_evaluate_reconcile_rounds_total", {*OUTCOMES.values(), "failed"}),
+        ("ranking_evaluate_reconcile_rounds_total", {*VERDICTS.values(), "failed"}),
     ],
 )
 def test_every_outcome_of_a_protocol_has_a_series_from_the_start(name: str, outcomes: set[str]) -> None:

@@ -104,9 +104,6 @@ class Connections:
             self._places.release()
 
     async def _take_place(self) -> None:
-        if not self._places.locked():
-            await self._places.acquire()
-            return
         try:
             async with within(self._patience.connect):
                 await self._places.acquire()

@@ -78,7 +78,7 @@ _RESERVE: Final = f"""
     )
     SELECT count(*), {_LAZY} FROM taken
 """  # noqa: S608 -- The columns are ours.
-_SALE: Final = ", ".join(f'"{column}"' for column in SALE_COLUMNS)
+_SALES: Final = f"SELECT {names(SALE_COLUMNS)} FROM sales"  # noqa: S608 -- The columns are ours.
 _SALE_TYPES: Final = {"at": "float8", "n": "integer", "amount": "bigint", "reconciled": "boolean"}
 _SALE_VALUES: Final = ", ".join(f"%s::{_SALE_TYPES.get(column, 'text')}" for column in NEW_SALE)
 _MOVE: Final = f"""
@@ -276,12 +276,12 @@ class PostgresStore:
 
     async def sales(self, after: int = 0, limit: int = 10_000) -> list[Sale]:
         """Return at most `limit` sales with a higher id than `after`, by rising id: the books, page by page."""
-        query = f"SELECT {_SALE} FROM sales WHERE id > %s ORDER BY id LIMIT %s"  # noqa: S608 -- The columns are ours.
+        query = f"{_SALES} WHERE id > %s ORDER BY id LIMIT %s"
         return [from_sale_row(row) for row in await self._do(lambda db: _fetch(db, query, (after, limit)))]
 
     async def sales_of(self, key: str) -> list[Sale]:
         """Return the sales of a key, by rising n; more than one only where a released attempt was paid after all."""
-        query = f"SELECT {_SALE} FROM sales WHERE key_sha256 = %s ORDER BY n"  # noqa: S608 -- The columns are ours.
+        query = f"{_SALES} WHERE key_sha256 = %s ORDER BY n"
         return [from_sale_row(row) for row in await self._do(lambda db: _fetch(db, query, (sha256_hex(key),)))]
 
     async def refund(self, sale: Sale, transaction: str, audit: Audit, key: str) -> bool:

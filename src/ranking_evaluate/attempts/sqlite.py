@@ -111,7 +111,12 @@ class SqliteStore:
 
     async def read(self, key: str, proofs: Sequence[bytes] = ()) -> Snapshot:
         """Return all that the decision table needs, in one read."""
-        return await self._read(lambda db: _look(db, key, proofs, self._clock()))
+
+        def read(db: apsw.Connection) -> Snapshot:
+            now = self._clock()
+            return _snapshot(db, key, _holders(db, proofs, now), now)
+
+        return await self._read(read)
 
     async def _write(self, run: Callable[[apsw.Connection], T], *, durable: bool) -> T:
         self._check_trusted()
@@ -219,11 +224,8 @@ class SqliteStore:
         """Return what the payer's other purchases may still take of the same token, in base units."""
         values = (attempt.payer, attempt.network, attempt.asset, attempt.claim, self._clock(), attempt.created_at)
 
-        def look(db: apsw.Connection) -> int:
-            [[amount]] = db.execute(_UNDER_WAY, values).fetchall()
-            return int(str(amount))
-
-        return await self._read(look)
+        rows: list[Any] = await self._read(lambda db: db.execute(_UNDER_WAY, values).fetchall())
+        return int(rows[0][0])
 
     async def audits(self, key: str) -> list[tuple[float, int, Audit]]:
         """Return (when, n, decision) of the key's audit rows, oldest first."""
@@ -326,18 +328,12 @@ class _Holder(NamedTuple):
     lapsed: bool
 
 
-def _look(db: apsw.Connection, key: str, proofs: Sequence[bytes], now: float) -> Snapshot:
-    """Return the snapshot; every attempt has a proof, which outlives it, so a key without any stands for nothing."""
-    [(known,)] = db.execute("SELECT EXISTS (SELECT 1 FROM proofs WHERE key = ?)", (key,))
-    return _snapshot(db, key, _holders(db, proofs, now), now) if known or proofs else Snapshot(now)
-
-
 def _snapshot(db: apsw.Connection, key: str, holders: Sequence[_Holder], now: float) -> Snapshot:
     proofs: list[Any] = db.execute(
         "SELECT proof, key, n, claim, last_state FROM proofs WHERE key = ?", (key,)
     ).fetchall()
     kept = [Kept(*row) for row in proofs]
-    # Every attempt has a proof, so a key without any has no rows.
+    # Every attempt has a proof, which outlives it, so a key without any stands for nothing.
     found = db.execute(f"{_SELECT} WHERE key = ? ORDER BY n", (key,)).fetchall() if kept else []
     rows = tuple(from_row(row, (proof.proof for proof in kept if proof.claim == row[_CLAIM])) for row in found)
     recorded = (holder.proof for holder in holders if not holder.lapsed)

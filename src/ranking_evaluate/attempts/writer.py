@@ -160,7 +160,7 @@ class Writer:
     @property
     def _new_pages(self) -> int:
         """How much longer the log is than what a reader kept the last checkpoint from bringing in."""
-        return self._log_pages - min(self._log_pages, self._pages_kept)
+        return max(0, self._log_pages - self._pages_kept)
 
     def _transact(self, batch: list[_Job]) -> None:
         """Run the batch as one transaction."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -31,8 +30,6 @@ T = TypeVar("T")
 
 REFUSED: Final = 1
 UNUSABLE: Final = 2
-
-_TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 attempts: Final = typer.Typer(
     no_args_is_help=True,
@@ -214,7 +211,9 @@ def refund(
 
 async def _refund(store: AttemptStore, key: str, tx: str, tx_paid: str | None) -> str | None:
     """Record a refund, and return why it is refused, if it is."""
-    if not all(_TRANSACTION.fullmatch(text) for text in (tx, tx_paid or tx)):
+    from ranking_evaluate.payments.protocol import TRANSACTION
+
+    if not all(TRANSACTION.fullmatch(text) for text in (tx, tx_paid or tx)):
         return "A transaction hash is 0x and 64 hexadecimal digits."
     sales = await store.sales_of(key)
     if tx_paid is not None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 from ranking_evaluate.contract.discovery import DISCOVERY_KEY, example_body
-from ranking_evaluate.contract.errors import RETRY_AFTER, MethodNotAllowed, Unavailable
+from ranking_evaluate.contract.errors import MethodNotAllowed
 from ranking_evaluate.contract.wire import Wire
 from ranking_evaluate.http.dependencies import Sold
-from ranking_evaluate.order import ended, offer_of, unconfigured
+from ranking_evaluate.order import ended, not_ready, offer_of, unconfigured
 from ranking_evaluate.payments.required import payment_required
 
 
@@ -35,9 +35,7 @@ async def quote(
         raise unconfigured(sold.wire)
     ready = sold.protocol.ready()
     if not ready.ready:
-        raise Unavailable(
-            "PAYMENT_UNAVAILABLE", f"No payment can be taken at the moment: {ready.reason}.", retry_after=RETRY_AFTER
-        )
+        raise not_ready(ready.reason)
     offer = offer_of(sold.operation, url=url, key=DISCOVERY_KEY, body=example_body(sold.operation), for_discovery=True)
     raise await payment_required(
         sold.protocol,

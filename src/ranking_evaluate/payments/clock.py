@@ -109,9 +109,10 @@ class ClockWatch:
         It changes nothing, so that the thread that serves metrics may ask as well.
         """
         oldest = self._monotonic() - FORGET_AFTER
-        lately = [each for each in list(self._heard.items()) if each[1].at >= oldest]
-        worst = max(lately, key=lambda each: (each[1].level, abs(each[1].ahead)), default=None)
-        return in_words(worst[0], worst[1].ahead) if worst is not None and worst[1].level > 1 else None
+        lately = {against: heard.ahead for against, heard in list(self._heard.items()) if heard.at >= oldest}
+        refused = [against for against, ahead in lately.items() if self.refuses(ahead)]
+        worst = max(refused, key=lambda against: abs(lately[against]), default=None)
+        return None if worst is None else in_words(worst, lately[worst])
 
     @property
     def compared(self) -> tuple[str, ...]:

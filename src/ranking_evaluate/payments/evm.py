@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from eth_utils.crypto import keccak
 
 from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.config import Token
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
+from ranking_evaluate.payments.json_rpc import MISREAD, JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
@@ -55,7 +55,7 @@ class AuthorizationLookup:
         try:
             async with within(RPC_TIMEOUT):
                 return await self._look(rpc, facts, facts.payer, facts.valid_before)
-        except (NodeError, TimeoutError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (*MISREAD, TimeoutError) as error:
             return Unknown(f"the chain could not be read: {error}")
         finally:
             await rpc.close()
@@ -111,23 +111,19 @@ class AuthorizationLookup:
             "fromBlock": hex(first),
             "toBlock": "latest",
         }
-        for log in await rpc.ask("eth_getLogs", wanted):
+        for log in _of_token(facts.asset, await rpc.ask("eth_getLogs", wanted)):
             if integer(log["blockNumber"]) > final:
                 return Unknown("the authorization was used in a block that is not final yet")
             if log["topics"] == [AUTHORIZATION_CANCELED, *topics]:
                 return NeverLanded("the authorization was cancelled", for_good=True)
             if log["topics"] == [AUTHORIZATION_USED, *topics]:
-                shown = await self._shown_by(rpc, log["transactionHash"], facts, topics, final)
-                if isinstance(shown, Landed):
-                    return shown
-                words = "the authorization was used without a transfer of this amount to us"
-                return NeverLanded(words, for_good=True) if isinstance(shown, NeverLanded) else shown
+                return await self._shown_by(rpc, log["transactionHash"], facts, topics, final)
         return Unknown("the authorization was used, and the node has no log of it")
 
     async def _shown_by(
         self, rpc: JsonRpc, transaction: str, facts: PaymentFacts, topics: Sequence[str], final: int
     ) -> Evidence:
-        """Return whether a transaction made this payment; `NeverLanded` says that this one did not."""
+        """Return what a transaction made of the authorization; one that does not show its use says nothing of it."""
         receipt = await rpc.ask("eth_getTransactionReceipt", transaction)
         if receipt is None:
             return Unknown("the node has no receipt of that transaction")
@@ -135,15 +131,17 @@ class AuthorizationLookup:
             return Unknown("the node's receipt is one of another transaction")
         if integer(receipt["blockNumber"]) > final:
             return Unknown("the transaction is in a block that is not final yet")
-        logs = [log for log in receipt["logs"] if log["address"].lower() == facts.asset]
+        logs = _of_token(facts.asset, receipt["logs"])
         spent = [log["topics"] for log in logs if log["topics"][:2] == [AUTHORIZATION_USED, topics[0]]]
         paid = [
             log
             for log in logs
             if log["topics"] == [TRANSFER, topics[0], _topic(facts.pay_to)] and integer(log["data"]) == facts.amount
         ]
-        if receipt["status"] != "0x1" or [AUTHORIZATION_USED, *topics] not in spent or not paid:
-            return NeverLanded("that transaction does not show this payment")
+        if receipt["status"] != "0x1" or [AUTHORIZATION_USED, *topics] not in spent:
+            return Unknown("that transaction does not show this payment")
+        if not paid:
+            return NeverLanded("the authorization was used without a transfer of this amount to us", for_good=True)
         # A transaction may use several authorizations of one payer, and its logs do not say which of them made which
         # transfer. With a transfer to us for each of them, all paid; with fewer, this one may have paid or not.
         if len(paid) < len(spent):
@@ -161,6 +159,13 @@ def expected_domain_separator(network: str, token: Token) -> int:
     parts = [keccak(_DOMAIN_TYPE), keccak(text=token.name), keccak(text=token.version)]
     words = [int(network.removeprefix("eip155:")), int(token.asset, 16)]
     return int.from_bytes(keccak(b"".join(parts + [number.to_bytes(32, "big") for number in words])), "big")
+
+
+def _of_token(asset: str, logs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the logs of one token, their topics in lower case as ours are."""
+    return [
+        {**log, "topics": [topic.lower() for topic in log["topics"]]} for log in logs if log["address"].lower() == asset
+    ]
 
 
 async def _is_used(rpc: JsonRpc, asset: str, topics: Sequence[str]) -> bool:

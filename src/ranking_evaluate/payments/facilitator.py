@@ -19,6 +19,7 @@ from ranking_evaluate.payments import extension_responses
 from ranking_evaluate.payments.cdp import Sign
 from ranking_evaluate.payments.clock import ahead_of_date
 from ranking_evaluate.payments.protocol import (
+    TRANSACTION,
     NotSent,
     Readiness,
     Refused,
@@ -37,7 +38,9 @@ from ranking_evaluate.payments.refusing import Refusing
 
 MAX_ANSWER_BYTES: Final = 65_536
 
-TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+NO_HASH: Final = "the facilitator reports success without a transaction hash"
+"""Why a settlement is uncertain, and will be again for every buyer: this facilitator cannot be used."""
+
 _REPORTED: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 _OWN_STATUSES: Final = frozenset({401, 402, 429})
@@ -144,13 +147,12 @@ class Facilitator:
         except ProviderError as error:
             return Uncertain(str(error))
         self._note("/settle", answer, verdict="success")
-        if _succeeded(answer) and not _has_hash(answer):
+        outcome = classify_settlement(answer, network=network, payer=payer)
+        if isinstance(outcome, Uncertain) and outcome.reason == NO_HASH:
             telemetry.alarm(
-                "no_transaction_hash",
-                "the facilitator reports success without a transaction hash: it cannot be used",
-                reported_transaction=_reported((answer.document or {}).get("transaction")),
+                "no_transaction_hash", f"{NO_HASH}: it cannot be used", reported_transaction=outcome.transaction
             )
-        return classify_settlement(answer, network=network, payer=payer)
+        return outcome
 
     def _note(self, call: str, answer: Answer, *, verdict: str) -> None:
         """Note what an answer says beside its verdict: of the extensions, or that it has none for its own reasons."""
@@ -234,7 +236,7 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
     code, reported = code_of(reason) or code_of(document.get("errorType")), _reported(transaction)
     if success is True and answer.status == 200:
         if not (isinstance(transaction, str) and TRANSACTION.fullmatch(transaction)):
-            return Uncertain("the facilitator reports success without a transaction hash", code, reported)
+            return Uncertain(NO_HASH, code, reported)
         if document.get("network") != network:
             return Uncertain("the facilitator reports success on another network", code, reported)
         if not _same_address(document.get("payer"), payer):
@@ -247,15 +249,6 @@ def classify_settlement(answer: Answer, *, network: str, payer: str) -> Settleme
         words = f"the facilitator failed for a reason that does not exclude a payment: {in_words(reason)}"
         return Uncertain(words, code, reported)
     return Uncertain(f"the facilitator answered status {answer.status} without a definite outcome", code, reported)
-
-
-def _succeeded(answer: Answer) -> bool:
-    return answer.status == 200 and (answer.document or {}).get("success") is True
-
-
-def _has_hash(answer: Answer) -> bool:
-    transaction = (answer.document or {}).get("transaction")
-    return isinstance(transaction, str) and TRANSACTION.fullmatch(transaction) is not None
 
 
 def _reported(transaction: object) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from typing import Any, Final
 
 from ranking_evaluate.payments.pace import Pace
@@ -12,6 +13,7 @@ from ranking_evaluate.payments.provider_client import ProviderClient, ProviderEr
 MAX_ANSWER_BYTES: Final = 1_048_576
 """A large block with the hashes of its transactions fits several times."""
 
+_QUANTITY: Final = re.compile(r"0x[0-9a-fA-F]+")
 
 BALANCE_OF: Final = "0x70a08231"
 """Selector of balanceOf(address), ERC-20 and TIP-20."""
@@ -42,6 +44,10 @@ class NodeRefusal(NodeError):
         super().__init__(f"JSON-RPC error {code}")
         self.code = code
         self.message = message
+
+
+MISREAD: Final = (NodeError, KeyError, TypeError, ValueError, AttributeError)
+"""What reading a node's answers raises when one is missing or of another form than the question has."""
 
 
 class JsonRpc:
@@ -163,15 +169,14 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def integer(value: object) -> int:
-    """Return a JSON-RPC quantity or word.
+    """Return a JSON-RPC quantity or word, which is hexadecimal text: the digits of another number would be read wrong.
 
     Raises:
         NodeError: It is none.
     """
-    try:
-        return int(str(value), 16)
-    except ValueError as error:
-        raise NodeError("the node's answer is not a number") from error
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        raise NodeError("the node's answer is not a number")
+    return int(value, 16)
 
 
 def word(value: str) -> str:

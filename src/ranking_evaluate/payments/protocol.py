@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -11,6 +12,9 @@ from ranking_evaluate.payments.clock import ClockWatch
 from ranking_evaluate.payments.pace import Pace
 
 AMOUNT_DECIMALS: Final = 6
+
+TRANSACTION: Final = re.compile(r"0x[0-9a-fA-F]{64}")
+"""How every chain that we are paid on names a transaction."""
 
 
 class Terms(NamedTuple):

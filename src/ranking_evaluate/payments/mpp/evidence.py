@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.mpp.transaction import is_memo_of
-from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
+from ranking_evaluate.payments.protocol import TRANSACTION, Evidence, Landed, NeverLanded, PaymentFacts, Unknown
 
 TRANSFER_WITH_MEMO_LOG: Final = "0x57bc7354aa85aed339e000bccffabbc529466af35f0772c8f8ee1145927de7f0"
 """Topic of TransferWithMemo(address,address,uint256,bytes32), TIP-20."""
@@ -19,8 +18,6 @@ SEARCHED_SECONDS: Final = 600
 A challenge lives for five minutes at most, and the chain takes no transaction with an expiring nonce that is valid for
 longer: twice that holds every transaction that can bear the memo.
 """
-
-_TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidence:
@@ -34,7 +31,7 @@ async def evidence_of(node: JsonRpc, facts: PaymentFacts, realm: str) -> Evidenc
         NodeError: The node gave no usable answer.
     """
     transaction = facts.transaction
-    if transaction is None or not _TRANSACTION_HASH.fullmatch(transaction):
+    if transaction is None or not TRANSACTION.fullmatch(transaction):
         return Unknown("the record holds no transaction to look for")
     # Another chain has no receipt of it either, which must never look like a payment that did not land.
     chain_id = await node.chain_id()
@@ -70,7 +67,9 @@ def _shown(receipt: Any, transaction: str, facts: PaymentFacts, realm: str, fina
         return Unknown("the receipt is in a block that is not final yet")
     if receipt["status"] == "0x0":
         return NeverLanded("the transaction was reverted: it is on the chain and moved nothing", for_good=True)
-    if any(_is_payment(log, facts, realm) for log in receipt.get("logs") or []):
+    if not isinstance(receipt.get("logs"), list):
+        raise NodeError("the node's receipt has no logs")
+    if any(_is_payment(log, facts, realm) for log in receipt["logs"]):
         return Landed(transaction.lower())
     return NeverLanded("the transaction is on the chain, and did not make this payment", for_good=True)
 
@@ -97,13 +96,13 @@ def _is_payment(log: object, facts: PaymentFacts, realm: str) -> bool:
     if not isinstance(log, Mapping):
         return False
     topics, data = log.get("topics"), log.get("data")
-    if not isinstance(topics, list) or not isinstance(data, str) or len(topics) != 4:
+    if not isinstance(topics, list) or len(topics) != 4:
         return False
     kind, _, recipient, memo = (str(topic).lower() for topic in topics)
     return (
         str(log.get("address")).lower() == facts.asset.lower()
         and kind == TRANSFER_WITH_MEMO_LOG
         and recipient == f"0x{word(facts.pay_to)}"
-        and data == f"0x{facts.amount:064x}"
+        and integer(data) == facts.amount
         and is_memo_of(memo, facts.payment_id, realm)
     )

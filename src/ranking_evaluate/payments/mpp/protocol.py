@@ -27,7 +27,7 @@ from ranking_evaluate.deadline import within
 from ranking_evaluate.payments.clock import ClockWatch, Limits, ahead_of_chain
 from ranking_evaluate.payments.config import TESTNETS, MppConfig
 from ranking_evaluate.payments.connecting import Connecting, Obstacle
-from ranking_evaluate.payments.json_rpc import JsonRpc, NodeError
+from ranking_evaluate.payments.json_rpc import MISREAD, JsonRpc, NodeError
 from ranking_evaluate.payments.mpp import credential as credentials
 from ranking_evaluate.payments.mpp import terms
 from ranking_evaluate.payments.mpp.evidence import evidence_of
@@ -245,7 +245,7 @@ class MppProtocol:
         try:
             async with within(self._config.settle_timeout):
                 return await evidence_of(node, facts, self._config.realm)
-        except (NodeError, TimeoutError, KeyError) as error:
+        except (*MISREAD, TimeoutError) as error:
             return Unknown(str(error) or "the node does not answer in time")
         finally:
             await node.close()

@@ -11,6 +11,7 @@ from eth_utils.crypto import keccak
 from mpp.methods.tempo.attribution import verify_challenge_binding, verify_server
 from mpp.methods.tempo.intents import _canonical_raw_transaction, _raw_transaction_hash
 
+from ranking_evaluate.payments.json_rpc import word
 from ranking_evaluate.payments.mpp.fields import address, hexadecimal, integer, octets, sequence
 from ranking_evaluate.payments.mpp.key_authorization import KeyAuthorization, read_key_authorization
 from ranking_evaluate.payments.mpp.signature import KeyKind, Signer, signer_of
@@ -84,7 +85,7 @@ class SignedTransaction:
         if not self.calls:
             return False
         last = self.calls[-1]
-        transfer = f"{TRANSFER_WITH_MEMO}{recipient.removeprefix('0x').lower().rjust(64, '0')}{amount:064x}"
+        transfer = f"{TRANSFER_WITH_MEMO}{word(recipient)}{amount:064x}"
         is_transfer = last.data.startswith(transfer) and len(last.data) == len(transfer) + 64
         return is_transfer and (last.to, last.value) == (token.lower(), 0)
 

@@ -166,8 +166,7 @@ class X402Protocol:
         """Ask the facilitator's /verify, and the chain where a payment that was made would explain what it says."""
         body = await self._call(credential, offer)
         said = await self._facilitator.verify(body, payer=credential.facts.payer or "")
-        network = self._config.on(self._accepted(credential, offer).network)
-        rpc_url = network.rpc_url if network else None
+        rpc_url = self._rpc_url(self._accepted(credential, offer).network)
         if not isinstance(said, Rejected) or said.code not in MAY_FOLLOW_A_PAYMENT or rpc_url is None:
             return said
         match await AuthorizationLookup(rpc_url).is_used(credential.facts):
@@ -196,15 +195,12 @@ class X402Protocol:
 
     def has_node(self, network: str) -> bool:
         """Return whether X402_RPC_URL names a node of the network."""
-        configured = self._config.on(network)
-        return configured is not None and configured.rpc_url is not None
+        return self._rpc_url(network) is not None
 
     async def holds(self, facts: PaymentFacts) -> int | None:
         """Return how much of the token the payer holds; None where no node tells."""
-        network = self._config.on(facts.network)
-        if network is None or network.rpc_url is None:
-            return None
-        return await AuthorizationLookup(network.rpc_url).holds(facts)
+        rpc_url = self._rpc_url(facts.network)
+        return None if rpc_url is None else await AuthorizationLookup(rpc_url).holds(facts)
 
     async def inspect(self, facts: PaymentFacts, pace: Pace | None = None) -> Evidence:
         """Ask the chain for the authorization's state and its AuthorizationUsed log."""
@@ -218,6 +214,11 @@ class X402Protocol:
     async def reconciled_receipt(self, facts: PaymentFacts, transaction: str, key: str) -> str:
         """Return a receipt header like the facilitator's, marked as reconciled."""
         return _receipt(facts.network, transaction, facts.payer or "", reconciled=True)
+
+    def _rpc_url(self, network: str) -> str | None:
+        """Return the node of a network; None where none is configured, or payments on it are not taken."""
+        configured = self._config.on(network)
+        return None if configured is None else configured.rpc_url
 
     def _accepted(self, credential: Credential, offer: Offer) -> PaymentRequirements:
         """Return the requirements that a credential of ours accepts."""
