@@ -23,7 +23,6 @@ USDC: Final[dict[str, Token]] = {
 }
 """The USDC of the networks that need no X402_ASSET settings."""
 
-TEMPO_MAINNET: Final = 4217
 TEMPO_TESTNET: Final = 42431
 
 _LOCAL_CHAINS: Final = (1337, 31337)
