@@ -44,7 +44,6 @@ BEYOND_UNIT: Final = (
     "core/test_paired.py",  # Thousands of generated comparisons against SciPy.
     "evaluations/test_processes.py",  # Worker processes.
     "http/test_preflight.py",  # Thousands of generated inputs, each sent twice.
-    "http/test_wire.py",  # Served processes.
     "interchange/test_convert.py",  # Hundreds of generated collections.
     "interchange/test_report.py",  # Pages of hundreds of queries.
     "interchange/test_merge.py",  # Hundreds of generated collections.

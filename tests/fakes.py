@@ -89,7 +89,6 @@ class Ledger:
         return True
 
 
-Verifier = Callable[[Signed], Verification]
 Settler = Callable[[Signed, Offer], "asyncio.Future[Settlement] | Settlement"]
 
 

@@ -15,7 +15,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -51,8 +51,6 @@ WRITTEN: Final[dict[str, Any]] = json.loads((OLD / "requests.json").read_text())
 NOW: Final = float(WRITTEN["now"])
 SOLD: Final = {"settled", "over", "reconciled"}
 """The requests whose settled row was still there; of a purged one the books cannot know."""
-
-OpenStore = Callable[[], Awaitable[AttemptStore]]
 
 
 def old_sqlite(path: Path) -> Path:

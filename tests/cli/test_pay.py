@@ -702,7 +702,7 @@ def test_a_damaged_file_stops_everything(service: Service, buy: Callable[..., An
     assert len(service.credentials) == 1
 
 
-def test_of_two_runs_under_one_key_one_sends(service: Service, buy: Callable[..., Answer], tmp_path: Path) -> None:
+def test_of_two_runs_under_one_key_one_sends(service: Service, buy: Callable[..., Answer]) -> None:
     def other_run_saves_first(request: httpx.Request) -> httpx.Response:
         service.offer = lambda request: challenge(OFFER)
         service.replies = [delivered()]

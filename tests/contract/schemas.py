@@ -11,7 +11,6 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # I
 
 Schema = dict[str, Any]
 
-NUMBERS = (int, float)
 # One value of each JSON type.
 SAMPLES: dict[str, Any] = {
     "null": None,

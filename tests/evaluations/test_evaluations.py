@@ -102,7 +102,7 @@ async def test_what_is_quick_for_certain_is_evaluated_at_once(desk: Desk) -> Non
     assert desk.workers.order == []
 
 
-async def test_an_operation_that_says_nothing_of_its_cost_is_never_evaluated_at_once(desk: Desk) -> None:
+def test_an_operation_that_says_nothing_of_its_cost_is_never_evaluated_at_once() -> None:
     assert Operation.__dataclass_fields__["inline_bytes"].default == 0
     assert all(operation.inline_bytes for operation in OPERATIONS)
 

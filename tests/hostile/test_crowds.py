@@ -35,7 +35,6 @@ class Crowd:
     def __init__(self, service: Service, number: int, path: str = "", source: str = CROWD) -> None:
         command = [sys.executable, flood.__file__, str(service.port), source, str(number), *([path] if path else [])]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.is_open = False
 
     def wait_until_open(self) -> None:
         assert self._process.stdout is not None
@@ -46,10 +45,6 @@ class Crowd:
         out, _ = self._process.communicate(timeout=60)
         still_open, answers = out.split()[-2:]
         return int(still_open), int(answers)
-
-    @property
-    def is_coming(self) -> bool:
-        return self._process.poll() is None
 
 
 @contextlib.contextmanager

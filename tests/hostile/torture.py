@@ -16,7 +16,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import IO, Final
 
 from tests.hostile.service import (
@@ -37,9 +36,8 @@ from tests.hostile.service import (
     request,
 )
 from tests.hostile.wallet import WALLET
+from tests.oracles.answer_keys import BODIES
 from tests.payments import mpp_buyer
-
-BODIES: Final = Path(__file__).parent / "hostile-bodies.jsonl"
 
 TOKENS: Final = (
     *(b"[", b"]", b"{", b"}", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\\u", b"null", b"true", b"NaN"),
@@ -101,8 +99,7 @@ def line(name: str, value: bytes) -> bytes:
 def mutations(service: Service, count: int, seed: int) -> Iterator[bytes]:
     """Yield requests with a mutated body, or with a mutated credential of either protocol."""
     chance = random.Random(seed)
-    rows = [json.loads(text) for text in BODIES.read_text().splitlines()]
-    bodies = [BODY, *(base64.b64decode(row["bodyBase64"]) for row in rows)]
+    bodies = [BODY, *(row["body"] for row in BODIES)]
     bodies = [body for body in bodies if len(body) < 4_000]
     with buyer(service) as shopper:
         x402 = json.dumps(shopper.sign(KEY)).encode()

@@ -5,13 +5,10 @@ from __future__ import annotations
 from ranking_evaluate.http.headers import header_names
 from ranking_evaluate.payments.mpp.protocol import MppProtocol
 from ranking_evaluate.payments.x402.protocol import X402Protocol
-from tests.fakes import ScriptedProtocol
-
-BOTH = (X402Protocol.wire, MppProtocol.wire)
 
 
 def test_the_names_for_x402_and_mpp_are_the_published_ones() -> None:
-    names = header_names(BOTH)
+    names = header_names((X402Protocol.wire, MppProtocol.wire))
     assert names.vary == "Idempotency-Key, PAYMENT-SIGNATURE, Authorization, Origin"
     assert names.allowed == (
         *("Content-Type", "Idempotency-Key", "PAYMENT-SIGNATURE", "Authorization"),
@@ -25,11 +22,3 @@ def test_the_names_for_x402_and_mpp_are_the_published_ones() -> None:
     assert names.singletons == {
         *("idempotency-key", "content-type", "content-encoding", "payment-signature", "authorization")
     }
-
-
-def test_a_third_protocol_is_named_in_each_list() -> None:
-    names = header_names((*BOTH, ScriptedProtocol.wire))
-    assert "X-Scripted-Payment" in names.vary
-    assert "X-Scripted-Payment" in names.allowed
-    assert {"X-Scripted-Challenge", "X-Scripted-Receipt"} <= set(names.exposed)
-    assert "x-scripted-payment" in names.singletons

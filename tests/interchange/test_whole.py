@@ -119,7 +119,7 @@ def test_the_spread_counts_every_topic_once() -> None:
     assert sum(int(one.replace(",", "")) for one in counts) + int(undefined[1]) == 300
 
 
-def test_a_collection_without_any_defined_mean_is_shown(tmp_path: Path) -> None:
+def test_a_collection_without_any_defined_mean_is_shown() -> None:
     nothing = [{"id": f"q{number}", "retrieved": [], "judgments": []} for number in range(2)]
     content = b"\n".join(evaluate("ranking-evaluate", {"queries": [one]}) for one in nothing)
 
@@ -136,7 +136,7 @@ def test_lines_that_do_not_belong_together_are_shown_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("form", Form)
-def test_ids_that_are_markup_stay_text(tmp_path: Path, form: Form) -> None:
+def test_ids_that_are_markup_stay_text(form: Form) -> None:
     topics = ["<script>alert(1)</script>", "| x |", "=1+1"]
     chance = random.Random(1)
     queries = [{**query(number, chance), "id": topic} for number, topic in enumerate(topics)]

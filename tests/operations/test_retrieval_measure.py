@@ -89,7 +89,6 @@ def test_the_digests_are_those_of_the_two_inputs_in_canonical_form() -> None:
 
 # Every reason, in an observation that lacks exactly that evidence; metrics that are not named stay available.
 ALL = set(METRICS)
-LABELS = {"A": 1, "B": 1, "C": 1, "X": 0}
 
 
 def _labels(**gains: int) -> list[dict[str, Any]]:

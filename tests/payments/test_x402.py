@@ -361,9 +361,7 @@ async def test_numbers_are_decimal_strings(protocol: X402Protocol, member: str, 
     assert protocol.check_terms(read(protocol, payload), OFFER, NOW) is not None
 
 
-async def test_nothing_rides_along_that_a_facilitator_could_take_for_the_payment(
-    protocol: X402Protocol, facilitator: FaultyFacilitator
-) -> None:
+async def test_nothing_rides_along_that_a_facilitator_could_take_for_the_payment(protocol: X402Protocol) -> None:
     """The SDK's facilitator settles a Permit2 authorization where there is one, and its nonce is not our proof."""
     payload = await signed(protocol)
     for member in ("permit2Authorization", "transaction", "more"):
@@ -498,9 +496,7 @@ async def test_the_digest_of_a_credential_is_over_what_the_client_sent(protocol:
         assert read(protocol, other).digest != read(protocol, payload).digest
 
 
-async def test_success_without_a_hash_is_told_at_the_first_sale(
-    protocol: X402Protocol, facilitator: FaultyFacilitator
-) -> None:
+async def test_success_without_a_hash_is_told_at_the_first_sale(protocol: X402Protocol) -> None:
     """Circle's gateway answers a UUID: the money moves, and no sale can be told from another."""
     uuid = "b6ae6bd6-6ca1-4c5a-9d2f-0c8a1f3f1a11"
     answer = ledger_only(NETWORK)

@@ -92,7 +92,7 @@ async def _all_terms(
     ]
     return tuple(
         [
-            await _terms(server, requirements, offer, reason, resource_of(offer, description, brief=brief), discovery)
+            await _terms(server, requirements, reason, resource_of(offer, description, brief=brief), discovery)
             for description, discovery, brief in choices
         ]
     )
@@ -114,7 +114,6 @@ def _bazaar(announced: Announcement) -> dict[str, Any]:
 async def _terms(
     server: x402ResourceServer,
     requirements: Sequence[PaymentRequirements],
-    offer: Offer,
     reason: str | None,
     resource: ResourceInfo,
     discovery: Mapping[str, Any],
