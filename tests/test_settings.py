@@ -249,8 +249,8 @@ def test_an_unknown_variable_is_refused_with_the_name_that_was_meant(name: str, 
     assert fault == f"{PREFIX}{name}: there is no such variable; did you mean {PREFIX}{hint}?"
 
 
-def test_an_unknown_variable_like_nothing_has_no_hint() -> None:
-    assert faults(QQQQQQ="1") == [f"{PREFIX}QQQQQQ: there is no such variable"]
+def test_an_unknown_variable_like_nothing_is_told_where_all_of_them_are() -> None:
+    assert faults(QQQQQQ="1") == [f"{PREFIX}QQQQQQ: there is no such variable; docs/settings.md has all"]
 
 
 def test_other_programs_variables_are_nobodys_business() -> None:
