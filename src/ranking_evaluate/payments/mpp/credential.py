@@ -19,10 +19,9 @@ from ranking_evaluate.core.errors import OperationError
 from ranking_evaluate.payments.config import MppConfig
 from ranking_evaluate.payments.mpp.transaction import SignedTransaction, read_transaction
 from ranking_evaluate.payments.mpp.wire import WIRE
-from ranking_evaluate.payments.protocol import Credential, Offer, PaymentFacts, Unreadable
+from ranking_evaluate.payments.protocol import TRANSACTION, Credential, Offer, PaymentFacts, Unreadable
 
 _BASE64URL: Final = re.compile(r"[A-Za-z0-9_-]+={0,2}")
-_TRANSACTION_HASH: Final = re.compile(r"0x[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def _payment(payload: Mapping[str, JsonValue]) -> tuple[SignedTransaction | None
             except ValueError as error:
                 raise _UnreadableError(str(error)) from error
             return transaction, transaction.hash
-        case {"type": "hash", "hash": str(given)} if _TRANSACTION_HASH.fullmatch(given):
+        case {"type": "hash", "hash": str(given)} if TRANSACTION.fullmatch(given):
             return None, given.lower()
     raise _UnreadableError("its payload is not a signed transaction")
 
