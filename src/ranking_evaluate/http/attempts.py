@@ -17,7 +17,7 @@ from ranking_evaluate.core.instants import written
 from ranking_evaluate.operations.fields import STRICT
 
 _UNDER_WAY: Final = (
-    "The payment is under way. Send the identical request again in a few seconds, for ten minutes at most. Do not "
+    "The payment is being settled. Send the identical request again in a few seconds, for ten minutes at most. Do not "
     "sign another credential."
 )
 _OPEN_AGAIN: Final = (
