@@ -113,6 +113,15 @@ async def test_what_is_refused_is_refused_with_the_same_problem() -> None:
         assert text_of(await client.call_tool(OPERATIONS[0].id, good)).encode() == evaluate(OPERATIONS[0].id, good)
 
 
+MISTYPED: Final[dict[str, dict[str, Any]]] = {
+    "/k/0": {"k": [True]},
+    "/k": {"k": 10},
+    "/relevant_at_least": {"relevant_at_least": "2"},
+    "/gain": {"gain": "cubic"},
+    "/runs": {"runs": ["a", "b"]},
+}
+
+
 async def test_a_collection_is_measured_from_files_of_this_machine(tmp_path: Path) -> None:
     (tmp_path / "qrels.txt").write_text("q 0 a 1\nq 0 b 0\n")
     (tmp_path / "run.txt").write_text("q Q0 b 1 2.0 t\nq Q0 a 2 1.0 t\n")
@@ -121,9 +130,17 @@ async def test_a_collection_is_measured_from_files_of_this_machine(tmp_path: Pat
         found = (await client.call_tool("measure", {**paths, "k": [1, 2]})).structured_content
         missing = await client.call_tool("measure", {**paths, "run": str(tmp_path / "none")})
         wrong = await client.call_tool("measure", {**paths, "k": [0]})
+        broken = {
+            pointer: json.loads(text_of(await client.call_tool("measure", {**paths, **given})))
+            for pointer, given in MISTYPED.items()
+        }
+        huge = (await client.call_tool("measure", {**paths, "k": [10**15]})).structured_content
     assert (found["means"]["1"]["p"], found["means"]["2"]["rr"], found["counts"]["2"]["ap"]) == (0.0, 0.5, 1)
     assert (missing.is_error, json.loads(text_of(missing))["pointer"]) == (True, "/run")
-    assert (wrong.is_error, json.loads(text_of(wrong))["code"]) == (True, "UNUSABLE")
+    assert (wrong.is_error, json.loads(text_of(wrong))["violations"][0]["pointer"]) == (True, "/k/0")
+    for pointer, problem_of in broken.items():
+        assert (problem_of["code"], problem_of["violations"][0]["pointer"]) == ("INVALID_INPUT", pointer)
+    assert huge["means"][str(10**15)]["rr"] == 0.5
 
 
 async def test_whoever_asks_for_it_is_told_how_far_a_collection_is_measured(tmp_path: Path) -> None:

@@ -76,12 +76,12 @@ def test_the_baseline_can_be_named_whether_it_is_among_the_runs_or_not(files: di
 @pytest.mark.parametrize(
     ("options", "code", "line"),
     [
-        (["--fail-under", "rr@10=0.3"], 0, "holds: new.run: RR@10 is at least 0.3: it is 0.3333"),
-        (["--fail-under", "rr@10=0.4"], 1, "FAILS: new.run: RR@10 is at least 0.4: it is 0.3333"),
-        (["--max-drop", "rr@10=0.2"], 0, "holds: new.run: RR@10 drops by at most 0.2: it drops by 0.1667"),
-        (["--max-drop", "rr@10=0.1"], 1, "FAILS: new.run: RR@10 drops by at most 0.1: it drops by 0.1667"),
+        (["--fail-under", "rr@10=0.3"], 0, "holds: new.run: RR@10 must be at least 0.3: it is 0.3333"),
+        (["--fail-under", "rr@10=0.4"], 1, "FAILS: new.run: RR@10 must be at least 0.4: it is 0.3333"),
+        (["--max-drop", "rr@10=0.2"], 0, "holds: new.run: RR@10 may drop by at most 0.2: it drops by 0.1667"),
+        (["--max-drop", "rr@10=0.1"], 1, "FAILS: new.run: RR@10 may drop by at most 0.1: it drops by 0.1667"),
         (["--fail-under", "rr@10=0.3", "--max-drop", "rr@10=0.1"], 1, "    q2: 1.0000 to 0.0000 (-1.0000)"),
-        (["--fail-under", "ndcg@3=0.1"], 0, "holds: new.run: NDCG@3 is at least 0.1: it is 0.3333"),
+        (["--fail-under", "ndcg@3=0.1"], 0, "holds: new.run: NDCG@3 must be at least 0.1: it is 0.3333"),
     ],
 )
 def test_the_gate_decides_the_exit_code(files: dict[str, str], options: list[str], code: int, line: str) -> None:
@@ -181,6 +181,27 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     assert complaint in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--json", "--per-query", "--report"])
+def test_what_is_read_is_never_written_over(files: dict[str, str], tmp_path: Path, option: str) -> None:
+    copies = {name: tmp_path / f"{name}.md" for name in files}
+    for name, copy in copies.items():
+        copy.write_bytes(Path(files[name]).read_bytes())
+    arguments = ["--qrels", str(copies["qrels"]), str(copies["old"]), str(copies["new"])]
+    for output in (*copies.values(), tmp_path / "folder" / ".." / "old.md"):
+        (tmp_path / "folder").mkdir(exist_ok=True)
+        done = run(*arguments, option, str(output))
+        assert (done.exit_code, "would be written over" in done.stderr) == (2, True)
+    assert [copy.read_text() for copy in copies.values()] == [QRELS, OLD, NEW]
+
+
+def test_two_outputs_have_two_files(files: dict[str, str], tmp_path: Path) -> None:
+    out = str(tmp_path / "out.md")
+    done = run("--qrels", files["qrels"], files["old"], "--json", out, "--report", out)
+    assert (done.exit_code, "would be written over" in done.stderr, Path(out).exists()) == (2, True, False)
+    done = run("--qrels", files["qrels"], files["old"], "--per-query", "-")
+    assert (done.exit_code, "--per-query writes a file" in done.stderr) == (2, True)
+
+
 def test_a_fault_in_a_file_leaves_nothing_written(files: dict[str, str], tmp_path: Path) -> None:
     broken = written(tmp_path, "broken", NEW + "q2 Q0 y 1 nan new\nq2 Q0\n")
     done = run("--qrels", files["qrels"], files["new"], broken, "--json", str(tmp_path / "all.json"))
@@ -256,3 +277,16 @@ def test_the_command_loads_neither_the_operations_nor_rich(files: dict[str, str]
 
     loaded = set(done.stderr.split())
     assert not {"ranking_evaluate.operations", "orjson", "numpy", "rich", "jinja2", "concurrent.futures"} & loaded
+
+
+def test_a_report_s_star_says_what_it_means_and_no_difference_is_called_clear_that_is_not(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    page = tmp_path / "report.md"
+    done = run("--qrels", files["qrels"], files["old"], files["new"], "--report", str(page))
+    assert done.exit_code == 0
+    text = page.read_text(encoding="utf-8")
+    assert "The best of these runs." in text
+    # By hand: of three topics a sign-flipping test attains 1/4 at the least.
+    assert "no difference is clear at 0.05" in text
+    assert "chance alone would hardly" not in text

@@ -42,6 +42,15 @@ def test_other_forms_go_to_standard_output_on_request(response: Path, form: str,
     assert "answer.json" in done.stdout
 
 
+def test_what_is_read_is_never_written_over(response: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, given = response.read_bytes(), response.with_name("input.json")
+    monkeypatch.chdir(response.parent)
+    for output in (str(response), f"../{response.parent.name}/answer.json", "input.json"):
+        done = CliRunner().invoke(app, ["report", "answer.json", "--input", str(given), "-o", output])
+        assert (done.exit_code, "would be written over" in done.stderr) == (2, True)
+    assert (response.read_bytes(), given.read_bytes()) == (before, DEMO.body)
+
+
 def test_standard_input_is_read(response: Path) -> None:
     done = CliRunner().invoke(app, ["report", "-", "-o", "-", "--format", "csv"], input=response.read_bytes())
     assert done.stdout.splitlines()[1].startswith('"standard input","ranking-evaluate","","NDCG@5","0.')

@@ -160,6 +160,7 @@ def test_the_retrieval_pages_say_their_cautions() -> None:
 
 def test_check_finds_a_stale_and_a_left_over_file_and_writing_mends_both(tmp_path: Path) -> None:
     run = CliRunner()
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "ranking-evaluate"\n', encoding="utf-8")
     check = ["reference", "--check", "--directory", str(tmp_path)]
     assert run.invoke(app, check).exit_code == 1
     assert run.invoke(app, ["reference", "--directory", str(tmp_path)]).exit_code == 0
@@ -179,3 +180,14 @@ def test_nothing_here_depends_on_where_it_was_written() -> None:
     for content in RENDERED.values():
         assert b"127.0.0.1" not in content
         assert str(ROOT).encode() not in content
+
+
+def test_in_a_folder_of_somebody_else_nothing_is_written_or_removed(tmp_path: Path) -> None:
+    (tmp_path / "reference").mkdir()
+    thesis = tmp_path / "reference" / "my-thesis.md"
+    thesis.write_text("mine", encoding="utf-8")
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "my-thesis"\n', encoding="utf-8")
+    done = CliRunner().invoke(app, ["reference", "--directory", str(tmp_path)])
+    assert (done.exit_code, "is no checkout of ranking-evaluate" in done.stderr) == (2, True)
+    assert thesis.read_text(encoding="utf-8") == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pyproject.toml", "reference"]

@@ -68,6 +68,9 @@ def test_gain_threshold_and_filters_are_taken() -> None:
     [
         ((QRELS, RUN), {"k": 0}, "every cutoff k is a whole number of at least 1"),
         ((QRELS, RUN), {"k": []}, "every cutoff k is a whole number of at least 1"),
+        ((QRELS, RUN), {"k": True}, "every cutoff k is a whole number of at least 1"),
+        ((QRELS, RUN), {"k": "10"}, "every cutoff k is a whole number of at least 1"),
+        ((QRELS, RUN), {"k": [1.5]}, "every cutoff k is a whole number of at least 1"),
         ((QRELS, RUN), {"relevant_at_least": 0}, "relevant_at_least is a number above 0"),
         ((QRELS, RUN), {"relevant_at_least": float("nan")}, "relevant_at_least is a number above 0"),
         ((QRELS, RUN), {"gain": "log"}, "gain is linear or exponential"),
@@ -102,3 +105,8 @@ def test_the_package_imports_neither_the_operations_nor_a_data_library() -> None
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
 
     assert not {"pydantic", "orjson", "numpy", "scipy", "typer"} & set(done.stdout.split())
+
+
+def test_a_cutoff_beyond_every_ranking_takes_neither_time_nor_memory() -> None:
+    found = measure(QRELS, RUN, [3, 10**18])
+    assert found.means[10**18].rr == found.means[3].rr

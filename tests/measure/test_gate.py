@@ -34,7 +34,9 @@ def test_a_mean_below_the_bound_fails_and_rounding_does_not(bound: float, holds:
     [found] = check([Bound("p", 1, bound, False)], [run(7)], None)
 
     assert found.holds is holds
-    assert next(found.lines()) == (f"{'holds' if holds else 'FAILS'}: run: P@1 is at least {bound:g}: it is 0.7000")
+    assert next(found.lines()) == (
+        f"{'holds' if holds else 'FAILS'}: run: P@1 must be at least {bound:g}: it is 0.7000"
+    )
 
 
 @pytest.mark.parametrize(("bound", "holds"), [(0.3, True), (0.2, True), (0.19, False), (0, False)])
@@ -51,7 +53,7 @@ def test_a_gain_is_no_drop() -> None:
     [found] = check([Bound("p", 1, 0, True)], [baseline, run(7)], baseline)
 
     assert found.holds
-    assert next(found.lines()) == "holds: run: P@1 drops by at most 0: it rises by 0.4000"
+    assert next(found.lines()) == "holds: run: P@1 may drop by at most 0: it rises by 0.4000"
 
 
 def test_a_failure_names_the_topics_that_lost_most() -> None:
@@ -71,4 +73,4 @@ def test_a_mean_that_is_undefined_fails() -> None:
     nothing = measure({"q": {"a": 0}}, {"q": {"a": 1.0}}, k=1)
     [found] = check([Bound("recall", 1, 0.1, False)], [nothing], None)
 
-    assert next(found.lines()) == "FAILS: run: recall@1 is at least 0.1: it is undefined for every topic"
+    assert next(found.lines()) == "FAILS: run: recall@1 must be at least 0.1: it is undefined for every topic"

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
 
 import typer
+from pydantic import Field, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from ranking_evaluate import evaluate
 from ranking_evaluate.bootstrap import WIRES
@@ -20,7 +22,11 @@ from ranking_evaluate.contract.reference import render
 from ranking_evaluate.contract.requirements import QUESTION, answer
 from ranking_evaluate.contract.schema import answer_schema, input_schema
 from ranking_evaluate.core.errors import OperationError
-from ranking_evaluate.core.intake import body_of
+from ranking_evaluate.core.intake import body_of, read
+from ranking_evaluate.core.metrics import GainFunction
+from ranking_evaluate.measure.rules import Like
+from ranking_evaluate.operations.fields import STRICT
+from ranking_evaluate.operations.operation import check
 from ranking_evaluate.operations.registry import OPERATIONS
 from ranking_evaluate.release import VERSION
 
@@ -43,30 +49,32 @@ INSTRUCTIONS: Final = (
     "resources."
 )
 
-MEASURE_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "qrels": {"type": "string", "description": "The path of a file of judgments on this machine."},
-        "run": {"type": "string", "description": "The path of a file of ranked documents on this machine."},
-        "k": {"type": "array", "items": {"type": "integer", "minimum": 1}, "minItems": 1, "default": [10]},
-        "relevant_at_least": {"type": "number", "default": 1},
-        "gain": {"enum": ["linear", "exponential"], "default": "linear"},
-        "like": {"enum": ["trec_eval", "trec_eval9", None], "default": None},
-        "condensed": {"type": "boolean", "default": False},
-        "ignore_identical_ids": {"type": "boolean", "default": False},
-    },
-    "required": ["qrels", "run"],
-    "additionalProperties": False,
-}
-VERIFY_INPUT: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {
-        "response": {"type": "string", "description": "The response, as it was delivered: its very text."},
-        "input": {"type": "string", "description": "The input that it is said to answer, as JSON text."},
-    },
-    "required": ["response", "input"],
-    "additionalProperties": False,
-}
+
+# typing's get_type_hints reads these, so what they name is imported at run time.
+@with_config(STRICT)
+class MeasureInput(TypedDict):
+    """What `measure` takes: two paths on this machine, and the rules."""
+
+    qrels: Annotated[str, Field(description="The path of a file of judgments on this machine.")]
+    run: Annotated[str, Field(description="The path of a file of ranked documents on this machine.")]
+    k: NotRequired[Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1, default=[10])]]
+    relevant_at_least: NotRequired[Annotated[float, Field(gt=0, default=1)]]
+    gain: NotRequired[Annotated[GainFunction, Field(default="linear")]]
+    like: NotRequired[Annotated[Like | None, Field(default=None)]]
+    condensed: NotRequired[Annotated[bool, Field(default=False)]]
+    ignore_identical_ids: NotRequired[Annotated[bool, Field(default=False)]]
+
+
+@with_config(STRICT)
+class VerifyInput(TypedDict):
+    """What `verify` takes: two texts."""
+
+    response: Annotated[str, Field(description="The response, as it was delivered: its very text.")]
+    input: Annotated[str, Field(description="The input that it is said to answer, as JSON text.")]
+
+
+MEASURE_INPUT: Final = TypeAdapter(MeasureInput)
+VERIFY_INPUT: Final = TypeAdapter(VerifyInput)
 
 
 class _Refused(Exception):
@@ -145,14 +153,14 @@ def tools() -> Mapping[str, _Tool]:
             title="Measure a run",
             description="Means of P, recall, RR, AP, NDCG, success and judged at each cutoff, over whole collections "
             "of any size. It reads the two files of this machine that the paths name: TREC, MS MARCO, BEIR, JSON, gz.",
-            input_schema=MEASURE_INPUT,
+            input_schema=MEASURE_INPUT.json_schema(),
             run=_measure,
         ),
         _Tool(
             name="verify",
             title="Verify a response",
             description="Recomputes digests and figures of a response that was bought, and says where it differs.",
-            input_schema=VERIFY_INPUT,
+            input_schema=VERIFY_INPUT.json_schema(),
             run=_verify,
         ),
         _Tool(
@@ -174,20 +182,16 @@ def _evaluate(operation: str, arguments: Arguments, _report: Report) -> str:
 def _measure(arguments: Arguments, report: Report) -> str:
     from ranking_evaluate.measure.api import measured
 
+    check(MEASURE_INPUT, read(body_of(arguments)))
     given = dict(arguments)
-    unknown = sorted(given.keys() - MEASURE_INPUT["properties"].keys())
-    if unknown or not all(isinstance(given.get(name), str) for name in ("qrels", "run")):
-        raise _Refused(
-            _plain("The arguments are qrels and run, two paths, and what the tool's schema names beside them.")
-        )
     for name in ("qrels", "run"):
         # "-" would be the protocol's own stream.
         if given[name] == "-" or not Path(given[name]).is_file():
             raise _Refused(_plain(f"There is no file {given[name]} on this machine.", f"/{name}"))
-    qrels, run, k = given.pop("qrels"), given.pop("run"), given.pop("k", 10)
+    qrels, run, k = given.pop("qrels"), given.pop("run"), given.pop("k", [10])
     advance = _in_steps(Path(qrels).stat().st_size + Path(run).stat().st_size, report)
     try:
-        found = measured(qrels, run, (k,) if isinstance(k, int) else tuple(k), advance=advance, **given)
+        found = measured(qrels, run, tuple(k), advance=advance, **given)
     except (ValueError, TypeError, OSError) as error:
         raise _Refused(_plain(str(error))) from error
     figures = {
@@ -213,11 +217,9 @@ def _in_steps(size: int, report: Report) -> Callable[[int], None]:
 
 
 def _verify(arguments: Arguments, _report: Report) -> str:
-    response, given = arguments.get("response"), arguments.get("input")
-    if not isinstance(response, str) or not isinstance(given, str):
-        raise _Refused(_plain("response and input are the two texts."))
+    check(VERIFY_INPUT, read(body_of(arguments)))
     try:
-        found = contract.verify(response.encode(), given.encode())
+        found = contract.verify(arguments["response"].encode(), arguments["input"].encode())
     except contract.Unusable as error:
         raise _Refused(_plain(str(error))) from error
     return json.dumps(

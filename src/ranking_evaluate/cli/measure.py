@@ -82,7 +82,7 @@ def measure(
     score, then by id, both descending; an unjudged one is not relevant. A topic whose figure is undefined is left out
     of that mean, and the table says over how many it is. Where figures differ from trec_eval's, a line says so and why.
 
-    Figures are p, recall, rr, ap, ndcg, success (hit rate) and judged.
+    Figures are p, recall, rr, ap, ndcg, success (hit rate) and judged. Of several runs `*` marks the best.
 
     Exit codes: 0 measured, and every threshold holds; 1 a threshold fails; 2 a file or an option cannot be used.
     """
@@ -101,6 +101,7 @@ def measure(
         )
         paths = runs if baseline is None or baseline in runs else [baseline, *runs]
         _refuse_options(qrels, paths, baseline, bounds, report)
+        _refuse_outputs([qrels, *paths], json_file, per_query, report)
         with reading(paths) as advance:
             judged = Source(qrels)
             sources = [Source(path, advance) for path in paths]
@@ -139,6 +140,19 @@ def _refuse_options(
         raise ValueError("there is nothing to hold against the baseline: give another run")
     if report is not None and report.suffix not in REPORTS:
         raise ValueError(f"--report writes {' or '.join(REPORTS)}, and {report} ends in neither")
+
+
+def _refuse_outputs(inputs: Sequence[str], json_file: str | None, per_query: Path | None, report: Path | None) -> None:
+    """Raise ValueError where a file would be written over one that is read, or over another one that is written."""
+    if str(per_query) == "-":
+        raise ValueError("--per-query writes a file; --json - writes every figure to standard output")
+    taken = {Path(path).resolve() for path in inputs if path != "-"}
+    for output in (json_file, per_query, report):
+        if output is None or output == "-":
+            continue
+        if Path(output).resolve() in taken:
+            raise ValueError(f"{output} would be written over: choose another file")
+        taken.add(Path(output).resolve())
 
 
 def _compared(session: Session) -> Sequence[Comparison]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ranking_evaluate.bootstrap import WIRES
-from ranking_evaluate.cli.streams import say
+from ranking_evaluate.cli.streams import say, stop
 from ranking_evaluate.contract.reference import FOLDER, render
 from ranking_evaluate.core.visible import visible
 from ranking_evaluate.settings import document as settings_document
@@ -20,7 +20,12 @@ def reference(
     ] = False,
     directory: Annotated[Path, typer.Option(help="The top of the checkout.")] = Path(),
 ) -> None:
-    """Write reference/ and llms.txt, as this release would serve them, docs/settings.md and deploy/example.env."""
+    """Write reference/ and llms.txt, as this release would serve them, docs/settings.md and deploy/example.env.
+
+    For a checkout of this project alone: what else is in its reference/ is removed.
+    """
+    if not _is_checkout(directory):
+        stop(f"{visible(str(directory.absolute()))} is no checkout of ranking-evaluate: go there, or name it.")
     rendered = {**render(WIRES), settings_document.PATH: settings_document.render().encode()}
     rendered[settings_document.EXAMPLE_PATH] = settings_document.render_example().encode()
     written = {path.relative_to(directory).as_posix() for path in (directory / FOLDER).rglob("*") if path.is_file()}
@@ -36,6 +41,11 @@ def reference(
     for path in left:
         (directory / path).unlink()
     say(f"{len(rendered)} documents, {len(stale)} of them written, {len(left)} removed.")
+
+
+def _is_checkout(directory: Path) -> bool:
+    project = _content(directory / "pyproject.toml")
+    return project is not None and b'\nname = "ranking-evaluate"\n' in project
 
 
 def _content(path: Path) -> bytes | None:

@@ -47,6 +47,8 @@ def report(
 
     Exit codes: 0 written, whatever the digests say; 2 a file is no response.
     """
+    if output.resolve() in {Path(name_of(file)).resolve() for file in (*responses, *(inputs or ()))}:
+        stop(f"{output} would be written over: choose another file.")
     try:
         text = render(
             [_named(file) for file in responses], [_named(file) for file in inputs or ()], form, raw_ids=raw_ids

@@ -105,7 +105,9 @@ def score(rankings: Iterable[Sequence[float | None]], judged: Sequence[Judged], 
     """
     k, relevant_at_least, gain = rules
     scores = Scores([], [], [], [], [], [], [])
-    divisors = discounts(k)
+    rankings = [*rankings]
+    # Not of k, which may be far beyond any ranking.
+    divisors = discounts(max(map(len, rankings), default=0))
     precision, recall, reciprocal_rank, average_precision, ndcg, dcgs, hits = scores
     for index, grades in enumerate(rankings):
         relevant_count, ideal_dcg = judged[index]

@@ -33,7 +33,7 @@ class Bound(NamedTuple):
     def text(self) -> str:
         """The bound as a sentence's subject."""
         label = f"{LABELS[self.figure]}@{self.k}"
-        return f"{label} drops by at most {self.value:g}" if self.is_drop else f"{label} is at least {self.value:g}"
+        return f"{label} {'may drop by at most' if self.is_drop else 'must be at least'} {self.value:g}"
 
 
 class Checked(NamedTuple):

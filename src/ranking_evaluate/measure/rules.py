@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Rules:
     ignore_identical_ids: bool = False
 
     def __post_init__(self) -> None:
-        if not self.cutoffs or any(k < 1 for k in self.cutoffs):
+        if not self.cutoffs or any(isinstance(k, bool) or not isinstance(k, Integral) or k < 1 for k in self.cutoffs):
             raise ValueError("every cutoff k is a whole number of at least 1")
         if not 0 < self.relevant_at_least < math.inf:
             raise ValueError("relevant_at_least is a number above 0: with 0 every judged document would be relevant")

@@ -28,10 +28,12 @@ _NAMED: Final = 10
 _BARS: Final = 10
 _SPREADS: Final = 4
 _ALPHA: Final = 0.05
-_HOLM: Final = (
-    f"* By Holm's correction for all comparisons, chance alone would hardly give such a difference ({_ALPHA:g}). A "
-    "large p does not show that there is none."
+_CLEAR: Final = (
+    f"* By Holm's correction for all comparisons, chance alone would hardly give such a difference ({_ALPHA:g})."
 )
+_NONE_CLEAR: Final = f"By Holm's correction for all comparisons, no difference is clear at {_ALPHA:g}."
+_LARGE: Final = "A large p does not show that there is no difference."
+_BEST: Final = "* The best of these runs."
 
 
 class Run(NamedTuple):
@@ -101,7 +103,11 @@ def section(head: Head, collection: Collection) -> Section:
         conventions=collection.conventions,
         overview=Overview(
             means=_means(collection),
-            notes=[*_denominators(collection), *collection.remarks],
+            notes=[
+                *([_BEST] if len(collection.runs) > 1 else []),
+                *_denominators(collection),
+                *collection.remarks,
+            ],
             comparisons=[*_comparisons(collection)],
             spreads=[
                 _spread(f"{label} of {run.name}" if len(collection.runs) > 1 else label, run.column(k, name))
@@ -169,6 +175,7 @@ def _comparisons(collection: Collection) -> Iterator[Against]:
     for one in collection.comparisons:
         rows = []
         methods: dict[str, None] = {}
+        any_clear = False
         for k, by_name in one["figures"].items():
             for name, found in by_name.items():
                 tests = found["tests"]
@@ -177,6 +184,7 @@ def _comparisons(collection: Collection) -> Iterator[Against]:
                 test = tests.get(deciding, {})
                 mean = found["meanDifference"]
                 clear = test.get("holm") is not None and test["holm"] <= _ALPHA
+                any_clear |= clear
                 rows.append(
                     (
                         f"{collection.labels[name]}@{k}",
@@ -189,8 +197,9 @@ def _comparisons(collection: Collection) -> Iterator[Against]:
                 )
                 if deciding:
                     methods[f"{deciding}: {test['method']}."] = None
+        verdict = f"{_CLEAR if any_clear else _NONE_CLEAR} {_LARGE}"
         head = ("figure", "difference", "wins", "ties", "losses", "p", "p by Holm", "test")
-        yield Against(f"{one['run']} against {one['baseline']}", Table(head, rows), [*methods, _HOLM])
+        yield Against(f"{one['run']} against {one['baseline']}", Table(head, rows), [*methods, verdict])
 
 
 def _p(tests: Mapping[str, Any], name: str) -> float | None:
