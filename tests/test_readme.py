@@ -99,7 +99,7 @@ def test_measuring_prints_the_table_that_stands_there(shell: Shell, name: str, h
 def test_the_gate_and_the_python_lines_of_measuring_work_as_written(shell: Shell) -> None:
     shutil.copytree(ROOT / "docs/questions", shell.folder / "docs/questions", dirs_exist_ok=True)
     [command] = blocks("docs/measure.md", "Hold a threshold in CI", "sh")
-    assert "holds: text.run: NDCG@10 is at least 0.7: it is 0.7941" in shell.run(command)
+    assert "holds: text.run: NDCG@10 must be at least 0.7: it is 0.7941" in shell.run(command)
     assert (shell.folder / "report.md").read_text(encoding="utf-8").startswith("## Whole collection")
     [block] = blocks("docs/measure.md", "In Python", "python")
     done = subprocess.run(
