@@ -180,6 +180,12 @@ def test_an_unusable_ranked_document_is_refused_with_file_and_line(tmp_path: Pat
     assert str(refusal.value) == f"{path}, {complaint}"
 
 
+def test_a_rank_of_any_length_is_overlooked_where_there_is_a_score(tmp_path: Path) -> None:
+    path = written(tmp_path, "run", f"1 Q0 a {'9' * 5000} 2 t\n1 Q0 b 1 1 t\n")
+
+    assert scores(path) == {"1": {"a": 2.0, "b": 1.0}}
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
@@ -191,6 +197,8 @@ def test_an_unusable_ranked_document_is_refused_with_file_and_line(tmp_path: Pat
         ("query-id\tcorpus-id\tscore\nq\t\t1\n", "line 2: the document id is empty"),
         ("query-id\tcorpus-id\tscore\nq\td\t\n", "line 2: the score  is not a number"),
         ("1\ta\tone\n", "line 1: the rank one is not a whole number"),
+        (f"1\ta\t{'9' * 400}\n", f"line 1: the rank {'9' * 80}... is not a whole number"),
+        (f"1\ta\t{'9' * 5000}\n", f"line 1: the rank {'9' * 80}... is not a whole number"),
         ('{"q":\n{"d": 1,}}', "line 2: this is not JSON"),
         ('{"q": {"d": 1}', "line 1: this is not JSON (} is missing)"),
         ('{"q": {"d": 1}} x', "line 1: this is not JSON (something follows after the object)"),

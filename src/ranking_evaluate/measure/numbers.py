@@ -8,7 +8,8 @@ from typing import Final
 
 _NUMBER: Final = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITY: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
-_WHOLE: Final = re.compile(rb"[0-9]+")
+# Of more digits two ranks may be one number in binary64.
+_RANK: Final = re.compile(rb"0*[0-9]{1,15}")
 
 
 def grade_of(text: bytes) -> float | None:
@@ -39,4 +40,4 @@ def scores_of(texts: list[bytes]) -> list[float] | None:
 
 def rank_of(text: bytes) -> int | None:
     """Return a rank, None when it is none."""
-    return int(text) if _WHOLE.fullmatch(text) else None
+    return int(text) if _RANK.fullmatch(text) else None
