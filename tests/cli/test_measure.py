@@ -290,3 +290,20 @@ def test_a_report_s_star_says_what_it_means_and_no_difference_is_called_clear_th
     # By hand: of three topics a sign-flipping test attains 1/4 at the least.
     assert "no difference is clear at 0.05" in text
     assert "chance alone would hardly" not in text
+
+
+def test_a_report_shows_figures_that_json_spells_in_a_form_of_its_own(tmp_path: Path) -> None:
+    topics = range(40)
+    qrels = written(tmp_path, "qrels", "".join(f"t{topic} 0 a 1\nt{topic} 0 b 0\n" for topic in topics))
+    old = written(tmp_path, "old.run", "".join(f"t{topic} Q0 b 1 2 x\nt{topic} Q0 a 2 1 x\n" for topic in topics))
+    new = written(tmp_path, "new.run", "".join(f"t{topic} Q0 a 1 2 x\nt{topic} Q0 b 2 1 x\n" for topic in topics))
+    page, document = tmp_path / "report.md", tmp_path / "all.json"
+
+    done = run("--qrels", qrels, old, new, "--report", str(page), "--json", str(document))
+
+    assert done.exit_code == 0
+    # None of 100,000 draws is as extreme, so p = 1 / 100,001; six comparisons of which three differ: times 3.
+    test = json.loads(document.read_bytes())["comparisons"][0]["figures"]["10"]["ndcg"]["tests"]["randomization"]
+    assert (test["p"], test["holm"]) == (1 / 100_001, 3 / 100_001)
+    assert b'"p":0.00000999990000099999' in document.read_bytes()
+    assert "| 1e-05 | 3e-05 * | randomization |" in page.read_text(encoding="utf-8")

@@ -64,6 +64,19 @@ def number(x: float | None) -> Number | None:
     return orjson.Fragment(ecmascript(float(x)))
 
 
+def spelled(value: JsonValue) -> object:
+    """Return the value with each of its numbers as `number` returns it."""
+    if type(value) is float:
+        return number(value)
+    if isinstance(value, list):
+        return [spelled(item) for item in value]
+    if isinstance(value, dict):
+        return {name: spelled(member) for name, member in value.items()}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return number(value)
+    return value
+
+
 def plain(value: JsonValue) -> bytes | None:
     """Return the canonical form of a value whose every number orjson spells right, or None when one might need care.
 
@@ -88,7 +101,7 @@ def plain(value: JsonValue) -> bytes | None:
 def encode(value: JsonValue) -> bytes:
     """Return the canonical form: compact, members sorted by name (by code point), numbers as ECMAScript writes them."""
     written = plain(value)
-    return orjson.dumps(_spelled(value), option=orjson.OPT_SORT_KEYS) if written is None else written
+    return orjson.dumps(spelled(value), option=orjson.OPT_SORT_KEYS) if written is None else written
 
 
 def dump(result: object) -> bytes:
@@ -99,15 +112,3 @@ def dump(result: object) -> bytes:
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of `data` in lower-case hexadecimal."""
     return hashlib.sha256(data).hexdigest()
-
-
-def _spelled(value: JsonValue) -> object:
-    if type(value) is float:
-        return number(value)
-    if isinstance(value, list):
-        return [_spelled(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _spelled(member) for name, member in value.items()}
-    if isinstance(value, int) and not isinstance(value, bool):
-        return number(value)
-    return value

@@ -7,12 +7,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import orjson
 
-from ranking_evaluate.core.canonical import number
+from ranking_evaluate.core.canonical import spelled
 from ranking_evaluate.measure.figures import NAMES
 from ranking_evaluate.release import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ranking_evaluate.measure.compare import Comparison
     from ranking_evaluate.measure.figures import Counts, Figures
@@ -33,21 +33,20 @@ def write_json(file: IO[bytes], session: Session, files: Sequence[Source], compa
         "conventions": results[0].rules.conventions,
         "files": [{"path": source.path, "sha256": source.sha256()} for source in files],
     }
-    write(orjson.dumps(head)[:-1] + b',"runs":[')
+    write(_json(head)[:-1] + b',"runs":[')
     for at, result in enumerate(results):
         summary = {
             "run": result.name,
-            "means": {str(k): _by_name(found) for k, found in result.means.items()},
-            "counts": {str(k): _by_name(found) for k, found in result.counts.items()},
+            "means": _by_cutoff(result.means),
+            "counts": _by_cutoff(result.counts),
         }
-        write(b"," * bool(at) + orjson.dumps(summary)[:-1] + b',"queries":{')
-        for index, (topic, by_cutoff) in enumerate(result.queries.items()):
-            figures = {str(k): _by_name(found) for k, found in by_cutoff.items()}
-            write(b"," * bool(index) + orjson.dumps(topic) + b":" + orjson.dumps(figures))
+        write(b"," * bool(at) + _json(summary)[:-1] + b',"queries":{')
+        for index, (topic, figures) in enumerate(result.queries.items()):
+            write(b"," * bool(index) + _json(topic) + b":" + _json(_by_cutoff(figures)))
         write(b"}}")
     write(b"]")
     if session.baseline is not None:
-        write(b',"comparisons":' + orjson.dumps(comparisons(session.baseline.name, compared)))
+        write(b',"comparisons":' + _json(comparisons(session.baseline.name, compared)))
     write(b"}\n")
 
 
@@ -70,7 +69,7 @@ def comparisons(baseline: str, compared: Sequence[Comparison]) -> list[dict[str,
     for one in compared:
         runs.setdefault(one.run, {}).setdefault(str(one.k), {})[one.figure] = {
             "topics": one.topics,
-            "meanDifference": number(one.mean_difference),
+            "meanDifference": one.mean_difference,
             "wins": one.wins,
             "ties": one.ties,
             "losses": one.losses,
@@ -83,9 +82,13 @@ def comparisons(baseline: str, compared: Sequence[Comparison]) -> list[dict[str,
 def _test(test: Test) -> dict[str, Any]:
     if test.p is None:
         return {"p": None, "reason": test.method}
-    sampled = {} if test.standard_error is None else {"standardError": number(test.standard_error)}
-    return {"p": number(test.p), "holm": number(test.holm), "method": test.method, **sampled}
+    sampled = {} if test.standard_error is None else {"standardError": test.standard_error}
+    return {"p": test.p, "holm": test.holm, "method": test.method, **sampled}
 
 
-def _by_name(found: Figures | Counts) -> dict[str, Any]:
-    return {name: number(value) for name, value in zip(NAMES, found, strict=True)}
+def _by_cutoff(found: Mapping[int, Figures] | Mapping[int, Counts]) -> dict[str, dict[str, Any]]:
+    return {str(k): one._asdict() for k, one in found.items()}
+
+
+def _json(value: Any) -> bytes:  # noqa: ANN401
+    return orjson.dumps(spelled(value))
