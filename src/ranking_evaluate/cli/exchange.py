@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import socket
 import ssl
+import threading
 import time
 from base64 import urlsafe_b64decode
 from collections.abc import Mapping
@@ -103,6 +106,34 @@ class Reply:
         return min(float(value), LONGEST_PAUSE_SECONDS) if re.fullmatch(r"[0-9]{1,9}", value) else PAUSE_SECONDS
 
 
+class _Client(httpx.Client):
+    """A client whose requests end when their answers' heads take too long as a whole: httpx bounds each read alone."""
+
+    _socket: socket.socket | None = None
+
+    def send(self, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: ANN401 - httpx's own.
+        """Send a request; see httpx."""
+        request.extensions = {**request.extensions, "trace": self._trace}
+        watch = threading.Timer(ANSWER_SECONDS, self._give_up)
+        watch.start()
+        try:
+            return super().send(request, **options)
+        finally:
+            watch.cancel()
+
+    def _trace(self, event: str, facts: Mapping[str, Any]) -> None:
+        # A connection that is kept is used again without these events.
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._socket = facts["return_value"].get_extra_info("socket")
+
+    def _give_up(self) -> None:
+        """Wake up the read or write that waits; both then see a connection that was lost."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                # Not the shutdown of TLS, which belongs to the thread that reads.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+
 def http_client(url: str) -> httpx.Client:
     """Return a client for one purchase at `url`.
 
@@ -122,7 +153,7 @@ def http_client(url: str) -> httpx.Client:
     if parsed.scheme != "https" and not (is_local and parsed.scheme == "http"):
         raise PayError("A payment is sent over https:// only (http:// is for this machine). Nothing was paid.")
     timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-    return httpx.Client(follow_redirects=False, trust_env=not is_local, timeout=timeout, verify=_trusted())
+    return _Client(follow_redirects=False, trust_env=not is_local, timeout=timeout, verify=_trusted())
 
 
 def _trusted() -> ssl.SSLContext | bool:
