@@ -68,8 +68,7 @@ def extra(name: str) -> set[str]:
 def test_every_imported_package_is_declared() -> None:
     everything = imported(SOURCE)
     sandbox = imported(SOURCE / "sandbox")
-    extras = [extra(name) for name in ("postgres", "redis", "cdp", "sandbox", "statistics", "mcp")]
-    undeclared = everything.keys() - base() - set().union(*extras)
+    undeclared = everything.keys() - base() - every_extra()
     assert not {name: everything[name] for name in undeclared}
     assert not {name: sandbox[name] for name in sandbox.keys() - base() - extra("sandbox")}
 
@@ -84,10 +83,18 @@ def test_nothing_but_the_sandbox_imports_what_the_extra_sandbox_brings() -> None
     assert {where.split("/")[0] for where in outside.values()} == {"sandbox"}
 
 
+def every_extra() -> set[str]:
+    return set[str]().union(*(extra(name) for name in ("postgres", "redis", "cdp", "sandbox", "statistics", "mcp")))
+
+
 def test_every_declared_package_is_imported_or_has_its_reason() -> None:
-    extras = [extra(name) for name in ("postgres", "redis", "cdp", "sandbox", "statistics", "mcp")]
-    declared = base().union(*extras)
-    assert declared - imported(SOURCE).keys() == set(USED_BY_OTHERS)
+    assert (base() | every_extra()) - imported(SOURCE).keys() == set(USED_BY_OTHERS)
+
+
+def test_the_decision_about_dependencies_has_a_reason_for_each() -> None:
+    page = (ROOT / "docs" / "decisions" / "dependencies.md").read_text(encoding="utf-8")
+    libraries = " ".join(re.findall(r"^\| ([^|]+) \|", page, re.MULTILINE))
+    assert not (base() | every_extra()) - set(re.findall(r"[\w-]+", libraries))
 
 
 @pytest.mark.parametrize(
