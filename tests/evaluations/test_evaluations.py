@@ -30,6 +30,12 @@ def body(name: str) -> bytes:
     return name.encode().ljust(OPERATION.inline_bytes + 1)
 
 
+async def settled() -> None:
+    """Return when what is ready has led to all that it leads to: some turns of the loop, however late they come."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 class ScriptedWorkers:
     """Workers whose evaluations end when the test says so."""
 
@@ -50,7 +56,7 @@ class ScriptedWorkers:
             evaluation.set_result([Evaluated(outcome, seconds)])
         else:
             evaluation.set_exception(outcome)
-        await asyncio.sleep(0.01)
+        await settled()
 
     def close(self) -> None:
         pass
@@ -80,7 +86,7 @@ class Desk:
         caller = Caller(client or name[0], stands, hung_up)
         asked = asyncio.create_task(self.evaluations.answer(OPERATION, body(name), caller))
         # Until it waits, or was refused.
-        await asyncio.sleep(0.005)
+        await settled()
         return asked
 
 
