@@ -447,7 +447,7 @@ def test_what_was_signed_is_sent_to_the_place_that_the_service_moved_to_and_noth
     assert buy(url=elsewhere).body == ANSWER
     # Not even where that place says that nothing was charged, and the credential is dead: the kept answer is shown.
     clock[0], service.state, service.replies = 3600.0, "failed", [problem(402, "PAYMENT_REJECTED")]
-    assert buy(url=elsewhere, sign_again=True, patience=0.0).body == ANSWER
+    assert buy(url=elsewhere, sign_again=True).body == ANSWER
     assert (len(service.credentials), len(set(service.credentials))) == (3, 1)
 
 

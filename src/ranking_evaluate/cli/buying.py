@@ -114,22 +114,24 @@ class _Purchase:
                 "operator decides, and then the same command with the same --key says what came of it.",
                 UNCLEAR,
             )
-        if record.credential.url != self.order.url:
-            self.say(f"Sending the credential that was signed for {record.credential.url} here; nothing new is signed.")
-            return self._deliver(record, self.patience)
-        is_dead = record.credential.is_dead(time.time())
-        is_free = not record.is_answered and (standing is None or standing in NO_CHARGE)
-        if is_dead and is_free and (record.never_sent or (standing in NO_CHARGE and self.sign_again)):
-            return self._pay(record.credential.number + 1)
-        if is_dead and standing in NO_CHARGE:
-            raise PayError(
-                f"Nothing was charged: of this key the service says {standing!r}, and the payment signed before "
-                f"({record.credential.terms}) can no longer be used. A key that was sent is not signed for anew by "
-                "itself: add --sign-again to sign a new payment under it."
-            )
-        if self.sign_again:
+        saved = record.credential
+        is_elsewhere = saved.url != self.order.url
+        is_dead = saved.is_dead(time.time())
+        # What another place says of the key is no reason to sign for it.
+        if is_dead and not is_elsewhere:
+            is_free = not record.is_answered and (standing is None or standing in NO_CHARGE)
+            if is_free and (record.never_sent or (standing in NO_CHARGE and self.sign_again)):
+                return self._pay(saved.number + 1)
+            if standing in NO_CHARGE:
+                raise PayError(
+                    f"Nothing was charged: of this key the service says {standing!r}, and the payment signed before "
+                    f"({saved.terms}) can no longer be used. A key that was sent is not signed for anew by itself: add "
+                    "--sign-again to sign a new payment under it."
+                )
+        if self.sign_again and not is_elsewhere:
             self.say("Nothing new is signed: the payment signed before was answered, or may still be used or charged.")
-        self.say(f"Sending the credential signed before again ({record.credential.terms}); nothing new is signed.")
+        before = f"before for {saved.url}" if is_elsewhere else "before"
+        self.say(f"Sending the credential signed {before} again ({saved.terms}); nothing new is signed.")
         # What no chain takes any more can fetch an answer, but need not be waited for.
         is_waited_for = standing in UNDER_WAY or not (is_dead or record.kept_answer() is not None)
         return self._deliver(record, self.patience if is_waited_for else 0.0)
@@ -142,10 +144,10 @@ class _Purchase:
             raise PayError(f"{error} Nothing is signed without knowing what was signed before.", UNCLEAR) from error
         if record is not None:
             saved = record.credential
-            before = (saved.protocol, saved.input_sha256) == (self.order.protocol, self.order.input_sha256)
+            is_same = (saved.protocol, saved.input_sha256) == (self.order.protocol, self.order.input_sha256)
             # Who sells may move, or the release that sold it answer elsewhere: what was sent may be sent there too.
-            is_elsewhere = httpx.URL(saved.url).raw_path == httpx.URL(self.order.url).raw_path and not record.never_sent
-            if not before or (saved.url != self.order.url and not is_elsewhere):
+            has_moved = httpx.URL(saved.url).raw_path == httpx.URL(self.order.url).raw_path and not record.never_sent
+            if not (is_same and (saved.url == self.order.url or has_moved)):
                 raise PayError(
                     f"The key {saved.key} was used for another purchase (other URL, protocol or input). Nothing new "
                     "was signed. Give the URL, protocol and input of that purchase, or another --key for a new one."

@@ -144,18 +144,18 @@ async def _nodes(settings: Settings) -> AsyncIterator[Finding]:
 
 async def _token(rpc: JsonRpc, network: X402Network) -> Finding:
     """Return whether a payer's signature for the configured token is one for the token that is there (EIP-712)."""
-    from ranking_evaluate.payments.evm import domain_separator, expected_domain_separator
     from ranking_evaluate.payments.json_rpc import NodeError
+    from ranking_evaluate.payments.x402.domain import has_domain
 
     asset, name, version = network.token
     try:
         if await rpc.ask("eth_getCode", asset, "latest") == "0x":
             return Finding("token", False, f"{network.name}: there is no contract at {asset} (X402_ASSET)")
-        found = await domain_separator(rpc, asset)
+        is_it = await has_domain(rpc, network.name, network.token)
     except NodeError as error:
         words = f"{network.name}: {asset} does not tell what its transfers are signed for: {error}"
         return Finding("token", None, words)
-    if found != expected_domain_separator(network.name, network.token):
+    if not is_it:
         words = f"{network.name}: {asset} does not call itself {name}, version {version} (X402_ASSET_NAME, _VERSION)"
         return Finding("token", False, words)
     return Finding("token", True, f"{network.name}: {asset} is {name}, version {version}")

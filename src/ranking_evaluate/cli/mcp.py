@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Final, NotRequired, cast
 
 import typer
 from pydantic import Field, TypeAdapter, with_config
@@ -50,7 +50,6 @@ INSTRUCTIONS: Final = (
 )
 
 
-# typing's get_type_hints reads these, so what they name is imported at run time.
 @with_config(STRICT)
 class MeasureInput(TypedDict):
     """What `measure` takes: two paths on this machine, and the rules."""
@@ -175,6 +174,13 @@ def tools() -> Mapping[str, _Tool]:
     return {tool.name: tool for tool in made}
 
 
+def _checked(adapter: TypeAdapter[Any], arguments: Arguments) -> dict[str, Any]:
+    """Return the arguments, which meet the tool's schema; raises OperationError where they do not."""
+    value = read(body_of(arguments))
+    check(adapter, value)
+    return cast("dict[str, Any]", value)
+
+
 def _evaluate(operation: str, arguments: Arguments, _report: Report) -> str:
     return evaluate(operation, body_of(arguments)).decode()
 
@@ -182,8 +188,7 @@ def _evaluate(operation: str, arguments: Arguments, _report: Report) -> str:
 def _measure(arguments: Arguments, report: Report) -> str:
     from ranking_evaluate.measure.api import measured
 
-    check(MEASURE_INPUT, read(body_of(arguments)))
-    given = dict(arguments)
+    given = _checked(MEASURE_INPUT, arguments)
     for name in ("qrels", "run"):
         # "-" would be the protocol's own stream.
         if given[name] == "-" or not Path(given[name]).is_file():
@@ -217,9 +222,9 @@ def _in_steps(size: int, report: Report) -> Callable[[int], None]:
 
 
 def _verify(arguments: Arguments, _report: Report) -> str:
-    check(VERIFY_INPUT, read(body_of(arguments)))
+    given = _checked(VERIFY_INPUT, arguments)
     try:
-        found = contract.verify(arguments["response"].encode(), arguments["input"].encode())
+        found = contract.verify(given["response"].encode(), given["input"].encode())
     except contract.Unusable as error:
         raise _Refused(_plain(str(error))) from error
     return json.dumps(

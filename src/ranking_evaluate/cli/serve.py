@@ -21,7 +21,7 @@ def serve(
 ) -> None:
     """Serve the paid operations; settings are RANKING_EVALUATE_* environment variables, read once.
 
-    Exit codes of a start that fails: 1 the store or Redis does not answer, which may pass; 2 a setting is wrong.
+    Exit codes of a start that fails: 1 the store or Redis cannot be used, which may pass; 2 a setting is wrong.
 
     With --check it prints a line for each thing that a sale needs: settings, store, nodes, tokens, providers, clock.
     Exit codes then: 0 it can sell, 1 it cannot, 2 a setting is wrong. The service may run meanwhile.

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 
-from eth_utils.crypto import keccak
-
 from ranking_evaluate.deadline import within
-from ranking_evaluate.payments.config import Token
 from ranking_evaluate.payments.json_rpc import MISREAD, JsonRpc, NodeError, integer, word
 from ranking_evaluate.payments.pace import Pace
 from ranking_evaluate.payments.protocol import Evidence, Landed, NeverLanded, PaymentFacts, Unknown
@@ -26,11 +23,6 @@ AUTHORIZATION_CANCELED: Final = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d6
 
 TRANSFER: Final = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 """Topic of Transfer(address,address,uint256), ERC-20."""
-
-DOMAIN_SEPARATOR: Final = "0x3644e515"
-"""Selector of DOMAIN_SEPARATOR(), EIP-2612, which tokens with signed transfers have as well."""
-
-_DOMAIN_TYPE: Final = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 
 SEARCHED_SECONDS: Final = 3600
 """How long before its expiry an authorization is looked for; we take none that is valid for longer than minutes."""
@@ -147,18 +139,6 @@ class AuthorizationLookup:
         if len(paid) < len(spent):
             return Unknown("that transaction uses several authorizations, and does not say which of them paid us")
         return Landed(transaction.lower())
-
-
-async def domain_separator(rpc: JsonRpc, asset: str) -> int:
-    """Return what a token says its signed transfers are bound to; raises NodeError where it says nothing."""
-    return integer(await rpc.ask("eth_call", {"to": asset, "data": DOMAIN_SEPARATOR}, "latest"))
-
-
-def expected_domain_separator(network: str, token: Token) -> int:
-    """Return the same as payers sign for a token of this name and version (EIP-712)."""
-    parts = [keccak(_DOMAIN_TYPE), keccak(text=token.name), keccak(text=token.version)]
-    words = [int(network.removeprefix("eip155:")), int(token.asset, 16)]
-    return int.from_bytes(keccak(b"".join(parts + [number.to_bytes(32, "big") for number in words])), "big")
 
 
 def _of_token(asset: str, logs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
